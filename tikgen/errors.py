@@ -17,6 +17,11 @@ def near(name: str, known: Iterable[str]) -> str:
     return f" Did you mean {' or '.join(repr(c) for c in close)}?"
 
 
+def one_line(error: BaseException) -> str:
+    """Return an error as one line, with its type."""
+    return f"{type(error).__name__}: {' '.join(str(error).split())}"
+
+
 # Words of other tools, and the parameter that they may mean.
 _USUAL = {
     **dict.fromkeys(("bc", "bcs", "boundary_conditions"), "boundary"),
@@ -52,6 +57,13 @@ class TemplateError(TikgenError):
 
     def __init__(self, template: str, problem: str) -> None:
         super().__init__(f"Template {template!r}: {problem}")
+
+
+class DeclarationError(TemplateError):
+    """An array or a scalar is declared with something that it cannot have."""
+
+    def __init__(self, what: str, problem: str) -> None:
+        TikgenError.__init__(self, f"{what}: {problem}")
 
 
 class ParameterError(TikgenError):

@@ -341,6 +341,7 @@ def test_digests_of_files_of_any_size(tmp_path: Path) -> None:
 def hostile_manifest() -> m.Manifest:
     """Return a manifest whose names are taken in C, C++ or by the header itself."""
     names = ("open", "class", "wait", "get", "bundle", "array", "linux", "template", "fill_")
+    names += ("Bundle", "Array", "Error", "Half", "DType", "TiArch", "std")
     scalars = ("int", "bundle", "arrays", "scalars", "check", "this", "NULL", "new", "get")
     arguments = tuple(
         m.Argument(name=name, kind="scalar", dtype=dtype)

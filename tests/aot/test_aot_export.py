@@ -19,6 +19,7 @@ from tikgen.aot.exporting.compiling import Compiled
 from tikgen.errors import BundleError, ExportError, ParameterError
 from tikgen.machine.devices import host_arch
 from tikgen.pipeline import evidence, rendering
+from tikgen.pipeline.choice import choose
 
 TO = host_arch() if ARCH == "cpu" else ARCH
 pytest_plugins = ["one_compiler"]
@@ -29,8 +30,9 @@ def with_evidence(kernel: tikgen.Kernel) -> tikgen.Kernel:
     """Say of a kernel that it was verified, which takes a while and is tested elsewhere."""
     tally = evidence.Tally({}, passed=True, examples=3, worst=0.1)
     for shape in (None, dict(kernel.variant.sizes) or None):
-        source = tikgen.render(kernel.template, arch=ARCH, shape=shape, **dict(kernel.problem))
-        evidence.keep(kernel.template.name, ARCH, 7, {source.digest: tally})
+        found = choose(kernel.template, None, shape, ARCH, dict(kernel.problem), engine="taichi")
+        digest = rendering.render_variant(found[0]).digest
+        evidence.keep(kernel.template.name, ARCH, 7, {digest: tally})
     return kernel
 
 
@@ -85,9 +87,8 @@ def test_a_bundle_has_the_contents_of_its_manifest(exported: tikgen.aot.Bundle) 
     assert build["proof"]["against"] == "reference"
     assert 0 <= build["proof"]["worst"] <= 1
     text = (exported.path / build["source"]).read_text()
-    assert rendering.digest_of(text) == rendering.digest_of(
-        tikgen.render("stencil", dim=2, arch=ARCH).text
-    )
+    default = choose("stencil", None, None, ARCH, {"dim": 2}, engine="taichi")[0]
+    assert rendering.digest_of(text) == rendering.render_variant(default).digest
     assert said["graphs"]["step"]["builds"][TO]["proof"]["against"] == "kernels"
     assert (exported.path / "include" / "heat.h").is_file()
     assert (exported.path / "include" / "heat.hpp").is_file()

@@ -100,6 +100,8 @@ def test_settings_without_a_proof_are_refused(
 def test_capabilities_are_a_sequence() -> None:
     with pytest.raises(ParameterError, match="takes a sequence of names such as"):
         tikgen.aot.Module(["vulkan"], capabilities="spirv_has_int8")
+    with pytest.raises(ParameterError, match="names 'foo', which is none of spirv_has_int8, "):
+        tikgen.aot.Module(["vulkan"], capabilities=["foo"])
 
 
 @pytest.mark.parametrize(

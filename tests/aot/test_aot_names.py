@@ -9,9 +9,13 @@ import pytest
 import taichi as ti
 
 import tikgen
+from tikgen.aot import manifest as m
+from tikgen.aot import native
+from tikgen.aot.c.identifiers import names_in
 from tikgen.aot.exporting.cost_model import cost_of, evaluate
 from tikgen.aot.exporting.kernel_texts import load_text, split
 from tikgen.aot.names import bundle_name, family_name, identifier, told_apart, variant_name
+from tikgen.aot.native.names import HEADER_NAMES, function_names
 
 BUILT_IN = [
     ("stencil", {"dim": 3}, "stencil_dim3_f32_order2_interior", "stencil_order2_interior"),
@@ -111,3 +115,19 @@ def test_halves_of_wide_scalars_are_put_together(ti_arch: str, a: float, k: int,
     assert (y == 2 * a).all() or subnormal
     assert (z == k).all()
     assert (w == np.uint64(u)).all()
+
+
+def test_a_kernel_of_a_native_bundle_has_no_name_of_its_library() -> None:
+    used = {
+        name
+        for path in (Path(native.__file__).parent / "templates").glob("*.j2")
+        for name in names_in(path.read_text(encoding="utf-8"), "NAME")
+    }
+    assert used >= HEADER_NAMES
+    kernels = {name: m.Kernel(name=name, family=name) for name in sorted(used)}
+    manifest = m.Manifest(
+        format=m.FORMAT, name="heat", archs=("x64",), tikgen="0", taichi="1.7.4", kernels=kernels
+    )
+    whole = {name for name in used if identifier(name) == name}  # Kernels have no others.
+    given = function_names(manifest)
+    assert not {given[name] for name in whole} & used

@@ -10,6 +10,7 @@ import taichi as ti
 
 import tikgen
 from test_aot_export import TO, with_evidence
+from tikgen.aot import manifest
 from tikgen.aot.exporting import staging
 from tikgen.errors import BundleError, ExportError
 
@@ -18,6 +19,11 @@ from tikgen.errors import BundleError, ExportError
 def _shift(x: ti.types.ndarray(dtype=ti.f32, ndim=1)):  # type: ignore[valid-type]
     for i in x:
         x[i] += 1.0
+
+
+def recorded() -> manifest.Field:
+    """Return a field as a recording describes it, which needs no ``ti.init``."""
+    return manifest.Field(name="heat", dtype="f32", shape=(4,), element=())
 
 
 WRONG: dict[str, tuple[Callable[[tikgen.aot.Module, Any], object], str]] = {
@@ -32,8 +38,12 @@ WRONG: dict[str, tuple[Callable[[tikgen.aot.Module, Any], object], str]] = {
     ),
     "a name of a field": (lambda m, k: m.add_field("a b", None), "a name takes letters, digits"),
     "a field twice": (
-        lambda m, k: [m.add_field("heat", object()), m.add_field("heat", [])],
+        lambda m, k: [m.add_field("heat", recorded()), m.add_field("heat", recorded())],
         "another field has this name",
+    ),
+    "a number as a field": (
+        lambda m, k: m.add_field("heat", 3),
+        "the field 'heat': it must be a field, such as ti.field.*; got 3",
     ),
     "a graph twice": (
         lambda m, k: [m.add_graph("g", []), m.add_graph("g", [])],
@@ -70,6 +80,7 @@ def test_a_module_says_what_it_cannot_hold(what: str) -> None:
     [
         ("/", "has no name; give the path of a folder"),
         ("folder.zip", "there is a folder of that name"),
+        ("bundle.tar", "ends in .tar, and a bundle is a folder, or a .zip file"),
         ("loop", "cannot be written: "),
         ("~nobody_has_this_name/b", "cannot be written: "),
     ],
@@ -80,9 +91,23 @@ def test_paths_that_cannot_be_written_are_refused(
     monkeypatch.chdir(tmp_path)
     (tmp_path / "folder.zip").mkdir()
     (tmp_path / "loop").symlink_to(tmp_path / "loop")
-    kernel = with_evidence(tikgen.build("map", expr="z = 3*x", dim=1))
     with pytest.raises(BundleError, match=problem):
-        tikgen.aot.export(kernel, path, [TO])
+        tikgen.aot.export([], path, [TO])  # Before anything else.
+
+
+@pytest.mark.parametrize(
+    ("graphs", "problem"),
+    [
+        ({"g": {"step": []}}, "the graph 'g': it has 'step'; it takes a list of .* mean 'steps'"),
+        ({"g": {"temporaries": ["u"]}}, "the graph 'g': it takes a list of steps, or a dict of"),
+        ({"g": 3}, "the graph 'g': it takes a list of steps.*; got 3"),
+        ([("k", "x")], r"graphs: they are a dict of steps by name; got \[\('k', 'x'\)\]"),
+    ],
+)
+def test_graphs_of_another_form_are_refused(graphs: Any, problem: str, tmp_path: Path) -> None:
+    kernel = with_evidence(tikgen.build("map", expr="z = 3*x", dim=1))
+    with pytest.raises(ExportError, match=problem):
+        tikgen.aot.export(kernel, tmp_path / "b", [TO], graphs=graphs)
 
 
 def test_a_lock_that_cannot_be_made_is_told(

@@ -107,6 +107,13 @@ def test_wrong_usage_is_2_and_reported_once(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_new_template_needs_a_folder_to_stand_in(tmp_path: Path) -> None:
+    shown = CliRunner().invoke(app, ["new", "mine", "--path", str(tmp_path / "missing")])
+    assert shown.exit_code == MISUSED
+    assert "make it first" in " ".join(shown.output.split())
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("archs", "code", "code_if_named"),
     [

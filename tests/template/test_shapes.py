@@ -47,7 +47,7 @@ def test_a_workspace_and_a_reference_know_a_baked_shape(ti_arch, rng) -> None:
 @pytest.mark.parametrize(
     ("shape", "problem"),
     [
-        ((4, 5), "takes n0, n1, n2, as a tuple in that order or as a dict; got (4, 5)"),
+        ((4, 5), "takes n0, n1, n2: sizes in that order, or by name; got (4, 5)"),
         (7, "got 7"),
         ("abc", "got 'abc'"),
         ({"n0": 4, "n1": 5, "m": 6}, "takes n0, n1, n2"),

@@ -140,7 +140,7 @@ def test_without_a_declaration_structure_is_kept_without_special_values(tmp_path
     [
         ("return {}", r"workload\(\) gives no data"),
         ("return {'a': {'x': [1.0]}}", r"workload\(\) gives x the shape \(1,\), not \(8,\)"),
-        ("return {'a': 3}", r"workload\(\) fails: TypeError"),
+        ("return {'a': 3}", r"workload\(\) returned 3; it must return a dict"),
     ],
 )
 def test_a_workload_that_does_not_fit_is_an_error_of_the_template(

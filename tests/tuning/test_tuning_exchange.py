@@ -153,6 +153,7 @@ def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
         ("ratio = 0.5", "ratio = nan", "ratio cannot be nan"),
         ("ratio = 0.5", "ratio = -1.0", "ratio cannot be -1.0"),
         ("rounds = 5", "rounds = 2.5", "rounds cannot be 2.5"),
+        ('when = "2026', 'when = "yesterday 2026', "when cannot be 'yesterday"),
         ("seconds = 0.0005", "moments = 1", "has moments"),
         ('kind = "timed"', 'kind = "guessed"', "'guessed'"),
         ("schedule = {", "schedule = 5 # {", "schedule cannot be 5"),
@@ -238,6 +239,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert "removed 1 record" in command("tuned", "clear", "gone")
     assert "removed 1 record" in command("tuned", "clear", str(tmp_path / "double"))
     assert "removed 2 records" in command("tuned", "clear")
+    assert "no template 'nosuch'" in command("tuned", "clear", "nosuch", exit_code=2)
     assert "imported 3 records" in command("tuned", "import", str(path))
     assert len(records.all_records()) == 3
 

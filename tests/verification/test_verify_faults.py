@@ -142,11 +142,12 @@ def test_a_reference_that_returns_no_numbers_is_reported(check, tmp_path):
 
 def method(name: str, body: str) -> str:
     """Return the code of one more method of a template."""
-    static = "    @staticmethod\n" if name in ("inputs", "tolerance") else ""
+    static = "    @staticmethod\n" if name in ("inputs", "reference", "tolerance") else ""
     takes = {
         "inputs": "p, sizes, rng", "tolerance": "p, inputs, expected", "strategies": "self",
         "adjust": "self, drawn, arch", "default_schedule": "self, p, arch, sizes",
         "check": "self, p, s, arch",
+        "reference": "p, x, y",
         "unsupported": "self, p, arch", "workspace": "self, p, s", "sizes": "self, p",
     }[name]  # fmt: skip
     return f"\n{static}    def {name}({takes}):\n        {body}\n"
@@ -157,10 +158,12 @@ def method(name: str, body: str) -> str:
     [
         ("inputs", "return {}['lost']", "inputs() fails: KeyError: 'lost' (in template.py:"),
         ("inputs", "return {'x': [1]}", "inputs() gives x the shape (1,), not ("),
-        ("inputs", "return 7", "inputs() fails: TypeError"),
-        ("tolerance", "return 1 / 0", "tolerance() fails: ZeroDivisionError"),
-        ("tolerance", "return 7", "tolerance() fails: TypeError"),
-        ("tolerance", "return {'y': [0] * 999}", "tolerance() fails: ValueError"),
+        ("inputs", "return 7", "inputs() returned 7; it must return a dict"),
+        ("inputs", "return {'z': 0}", "inputs() names 'z', which is no argument of the template"),
+        ("tolerance", "return p.lost", "no attribute 'lost' (in template.py:"),
+        ("tolerance", "{'y': 0}", "tolerance() returned None; it must return a dict"),
+        ("tolerance", "return {'y': -1}", "tolerance() gives y -1.0; it takes a number that is"),
+        ("reference", "pass", "reference() returned None; it must return y"),
     ],
 )
 def test_a_method_that_fails_in_a_launch_is_reported(check, tmp_path, name, body, found):
@@ -174,7 +177,9 @@ def test_a_method_that_fails_in_a_launch_is_reported(check, tmp_path, name, body
     ("name", "body", "found"),
     [
         ("sizes", "return 1 / 0", r"sizes\(\) fails: ZeroDivisionError: .* \(in template.py:"),
-        ("sizes", "return [3]", r"sizes\(\) fails: AttributeError"),
+        ("sizes", "return [3]", r"sizes\(\) returned \[3\]; it must return a dict"),
+        ("sizes", "return {'m': (3,)}", r"sizes\(\) names 'm', which is no size of the template"),
+        ("strategies", "return {'m': 3}", r"strategies\(\) names 'm', which is no parameter"),
         ("sizes", "return {'n': ()}", r"sizes\(\) must give n sizes; gives \[\]"),
         ("sizes", "return {'n': (2.5,)}", r"sizes\(\) must give n sizes; gives \[2.5\]"),
         ("strategies", "return 1 / 0", r"strategies\(\) fails: ZeroDivisionError"),

@@ -20,12 +20,14 @@ from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
 from tikgen.aot.native.planning import native_targets, without_fields
+from tikgen.aot.running.c_library import CAPABILITIES
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
 from tikgen.aot.user_kernels.value_text import unused
-from tikgen.errors import BundleError, ExportError, ParameterError
+from tikgen.errors import BundleError, ExportError, ParameterError, near
 from tikgen.machine.devices import host_arch
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import digest_of
+from tikgen.taichi.arrays import is_field
 from tikgen.units import counted
 
 ARCHS = ("x64", "vulkan")
@@ -150,10 +152,13 @@ class Module:
         """Name a field, before kernels that use it are added.
 
         Raises:
-            ExportError: if the name is no identifier, or belongs to another field.
+            ExportError: if it is no field, or its name is no identifier or another field's.
         """
         if not isinstance(name, str) or identifier(name) != name:
             raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if not (is_field(field) or isinstance(field, m.Field)):
+            problem = f"it must be a field, such as ti.field(ti.f32, (8, 8)); got {field!r:.60}"
+            raise ExportError(f"the field {name!r}", problem)
         self._name_field(name, field, is_given=True)
 
     def add_graph(
@@ -315,6 +320,11 @@ def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
     if isinstance(capabilities, str) or not all(isinstance(c, str) for c in capabilities):
         problem = f"takes a sequence of names such as spirv_has_int64; got {capabilities!r}"
         raise ParameterError("export", {"capabilities": problem})
+    known = [name for name in CAPABILITIES if name.startswith("spirv_has_")]
+    for name in capabilities:
+        if name not in known:
+            problem = f"names {name!r}, which is none of {', '.join(known)}.{near(name, known)}"
+            raise ParameterError("export", {"capabilities": problem})
     return tuple(sorted(set(capabilities)))
 
 

@@ -11,8 +11,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from tikgen.children.work import one_line
-from tikgen.errors import TikgenError
+from tikgen.errors import TikgenError, one_line
 
 AnyJob = TypeVar("AnyJob", bound="KernelJob")
 

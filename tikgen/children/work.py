@@ -15,6 +15,7 @@ from typing import Any
 
 import taichi as ti
 
+from tikgen.errors import one_line
 from tikgen.taichi import error_stream, runtime
 
 Tell = Callable[[dict[str, Any]], None]
@@ -101,8 +102,3 @@ def device_answers() -> bool:
 def is_spent() -> bool:
     """Return whether this process should do no more jobs, as its driver stands few inits."""
     return _inits.count("vulkan") >= _INITS_ON_VULKAN
-
-
-def one_line(error: BaseException) -> str:
-    """Return an error as one line."""
-    return f"{type(error).__name__}: {' '.join(str(error).split())}"

@@ -10,7 +10,7 @@ import typer
 
 from tikgen.cli.common import Json, Name, Params, Shape, request
 from tikgen.cli.output import print_json, print_table, say, width
-from tikgen.errors import TikgenError
+from tikgen.errors import TemplateError, TikgenError
 from tikgen.template import catalogue
 from tikgen.text_layout import reflow
 
@@ -70,6 +70,8 @@ def new_command(
     """Create a template folder that builds and verifies."""
     from tikgen.template.scaffold import scaffold
 
+    if not path.is_dir():
+        raise TemplateError(name, f"there is no folder {path} to write it into; make it first")
     folder = scaffold(name, path)
     shown = folder if folder.is_absolute() else f"./{folder}"
     for file in sorted(folder.iterdir()):

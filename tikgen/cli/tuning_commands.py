@@ -161,7 +161,10 @@ def clear_command(name: OneTemplate = None) -> None:
     from tikgen.pipeline import records
 
     name = _named(name)
-    say(f"removed {_count(records.forget(lambda r: name is None or r.template == name))}")
+    removed = records.forget(lambda r: name is None or r.template == name)
+    if name is not None and not removed:
+        template_name(name)  # It may be a mistake.
+    say(f"removed {_count(removed)}")
 
 
 def parse_budget(text: str) -> str | float:

@@ -23,7 +23,8 @@ from typing import Any, NamedTuple
 import numpy as np
 import taichi as ti
 
-from tikgen.children.work import Tell, one_line, serve, start
+from tikgen.children.work import Tell, serve, start
+from tikgen.errors import one_line
 from tikgen.lifecycle.spirv import disassemble
 from tikgen.pipeline.loader import entry_of
 from tikgen.pipeline.rendering import code_of

@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import time
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.pipeline import builder
+from tikgen.pipeline.choice import default_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
-from tikgen.template.base import CODE_NAME, Template
+from tikgen.template.base import Template
+from tikgen.template.blame import place_in
 from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 from tikgen.template.schedules import make_schedule
 
@@ -145,12 +146,8 @@ def _naming(template: Template) -> Iterator[None]:
     except TikgenError:
         raise
     except Exception as error:
-        places = traceback.extract_tb(error.__traceback__)
-        place = next((p for p in reversed(places) if p.filename.endswith(CODE_NAME)), places[-1])
-        raise TemplateError(
-            template.name,
-            f"{type(error).__name__}: {error} (in {Path(place.filename).name}:{place.lineno})",
-        ) from error
+        problem = f"{type(error).__name__}: {error}{place_in(template.folder, error)}"
+        raise TemplateError(template.name, problem) from error
 
 
 def _followed(variant: Variant, template: Template) -> Variant:
@@ -166,10 +163,9 @@ def _followed(variant: Variant, template: Template) -> Variant:
     assert isinstance(problem, ProblemModel)
     arch = runtime.current_arch() or builder.DEFAULT_ARCH
     sizes = dict(variant.sizes) or None
-    old = variant.template
-    default = old.Schedule(**old.default_values(variant.problem, arch, sizes))
-    if variant.schedule == default and not runtime.is_debug():
-        values = dict(template.default_values(problem, arch, sizes))
+    default = default_of(variant, (arch,))
+    if default is not None and not runtime.is_debug():
+        values = template.default_values(problem, arch, sizes, is_direct=default[1])
     else:
         known = template.Schedule.model_fields
         values = {name: v for name, v in _given(variant.schedule).items() if name in known}

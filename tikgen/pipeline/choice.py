@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tikgen import engines
@@ -89,6 +89,25 @@ def choose(
         return _variant(template, problem, wanted, arch, baked), None
     except ParameterError as error:
         raise error if error.parameter in wanted else conflict from None
+
+
+def default_of(variant: Variant, archs: Iterable[str]) -> tuple[str, bool] | None:
+    """Return of what the schedule of a variant is the default, or None where it was given.
+
+    Args:
+        variant: the variant.
+        archs: archs to look at, the first that fits wins.
+
+    Returns:
+        tuple[str, bool] | None: the arch, and whether it is ``direct_schedule`` that gives it.
+    """
+    sizes = dict(variant.sizes) or None
+    for arch in archs:
+        for is_direct in (False, True):
+            default = variant.template.default_values(variant.problem, arch, sizes, is_direct)
+            if variant.schedule == type(variant.schedule)(**default):
+                return arch, is_direct
+    return None
 
 
 def follows_sizes(

@@ -14,8 +14,10 @@ from tikgen.errors import (
     TikgenError,
     WrongThread,
 )
+from tikgen.machine.devices import ARCHS
 from tikgen.pipeline import automatic
 from tikgen.pipeline.bound import BoundKernel
+from tikgen.pipeline.choice import DEFAULT_ARCH, default_of
 from tikgen.pipeline.direct import Direct, compile_for, direct_for, is_compiled
 from tikgen.pipeline.eject import eject_text
 from tikgen.pipeline.events import Event
@@ -95,13 +97,11 @@ class Kernel:
         """Return the origin of the schedule: a tuning record, the arch's default or the call."""
         if self._record is not None:
             return str(self._record)
-        arch, sizes = runtime.current_arch() or "cpu", dict(self.variant.sizes) or None
+        arch = runtime.current_arch() or DEFAULT_ARCH
         if self._chosen_for is not None:
             return f"default on {arch} for sizes such as {shapes.shown(self._chosen_for)}"
-        is_direct = engines.is_direct(self._engine, arch)
-        default = self.template.default_values(self.variant.problem, arch, sizes, is_direct)
-        is_default = self.schedule == type(self.schedule)(**default)
-        return f"default on {arch}" if is_default else "given"
+        default = default_of(self.variant, (arch, *ARCHS))
+        return f"default on {default[0]}" if default else "given"
 
     @property
     def record(self) -> Record | None:

@@ -20,7 +20,7 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tikgen.errors import KernelCompileError, RenderError
+from tikgen.errors import KernelCompileError, RenderError, TemplateError
 from tikgen.pipeline.budget import has_long_function
 from tikgen.pipeline.rendering import Source, code_of
 from tikgen.taichi import functions, runtime
@@ -73,7 +73,13 @@ class _TextLoader(importlib.abc.InspectLoader):
 
 def load(source: Source, label: str) -> types.ModuleType:
     """Return a new module with the kernel of ``source``, named ``label`` in events."""
-    return load_text(source.text, source.filename, source, label=label)
+    module = load_text(source.text, source.filename, source, label=label)
+    try:
+        _check_taken(source, module)
+    except BaseException:
+        unload(module)
+        raise
+    return module
 
 
 def load_text(
@@ -170,6 +176,29 @@ def entry_of(module: types.ModuleType, name: str) -> Any:
     raise KernelCompileError(
         name, f"the text must define one @ti.kernel, or one called {name!r}; it defines {found}"
     )
+
+
+def _check_taken(source: Source, module: types.ModuleType) -> None:
+    """Raise :class:`TemplateError` where a text takes another number of arguments than declared."""
+    variant = source.variant
+    if not variant.arguments:  # A user's own text declares none.
+        return
+    code = entry_of(module, variant.template.name).__wrapped__.__code__
+    takes = code.co_varnames[: code.co_argcount]
+    given = (*variant.arguments, *variant.numbers, *variant.workspace)
+    declared = [argument.name for argument in given]
+    if len(takes) != len(declared):
+        more, fewer = set(takes) - set(declared), set(declared) - set(takes)
+        told = [f"it lacks {', '.join(sorted(fewer))}"] if fewer else []
+        told += [f"{', '.join(sorted(more))} is not declared"] if more else []
+        methods = "arguments() declares"
+        if variant.workspace:
+            methods = "arguments() and workspace() declare"
+        raise TemplateError(
+            variant.template.name,
+            f"the kernel's text takes {', '.join(takes) or 'nothing'}, but {methods} "
+            f"{', '.join(declared)}: {' and '.join(told)}",
+        )
 
 
 def line_in(message: str, filename: str) -> int:

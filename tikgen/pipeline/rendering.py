@@ -10,13 +10,14 @@ import math
 import re
 import tokenize
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from tikgen.errors import RenderError, TemplateError, TikgenError
-from tikgen.template.arguments import Argument, Array, Scalar, symbols, with_sizes
+from tikgen.errors import RenderError, TemplateError
+from tikgen.template.arguments import Argument, Array, Opaque, Scalar, with_sizes
 from tikgen.template.base import Template
+from tikgen.template.blame import blamed, shown
 from tikgen.template.parameters import ParameterModel, canonical
 from tikgen.template.rules import idle
 from tikgen.template.views import Views
@@ -117,17 +118,15 @@ class Variant:
         return self._declared("workspace", self.problem, self.schedule)
 
     def _declared(self, method: str, *models: ParameterModel) -> tuple[Any, ...]:
-        try:
-            found = tuple(getattr(self.template, method)(*models))
-            symbols(found)  # Raises where an extent cannot be read.
-            if self.sizes:
-                found = tuple(with_sizes(a, dict(self.sizes)) for a in found)
-        except TikgenError:
-            raise
-        except Exception as error:
-            problem = f"{method}() fails: {type(error).__name__}: {error}"
-            raise TemplateError(self.template.name, problem) from error
-        return found
+        with blamed(self.template, f"{method}()"):
+            found = getattr(self.template, method)(*models)
+            found = tuple(found) if isinstance(found, Iterable) else found
+        kinds: tuple[type, ...] = (Array,) if method == "workspace" else (Array, Scalar, Opaque)
+        if not isinstance(found, tuple) or not all(isinstance(a, kinds) for a in found):
+            takes = " and ".join(kind.__name__ for kind in kinds[:2])
+            problem = f"{method}() returned {shown(found)}; it must return a tuple of {takes}"
+            raise TemplateError(self.template.name, problem)
+        return tuple(with_sizes(a, dict(self.sizes)) if self.sizes else a for a in found)
 
 
 @dataclass(frozen=True)

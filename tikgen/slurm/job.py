@@ -15,8 +15,8 @@ SWEEP = "sweep"
 _WORD = re.compile(r"[\w.,:@%+/=\[\]-]+", re.ASCII)
 _DIRECTIVE = re.compile(rf"--[a-z][a-z0-9-]*(={_WORD.pattern})?", re.ASCII)
 _TIME = re.compile(
-    r"(?:(?P<days>\d+)-(?P<h>\d+)(?::(?P<m>\d+)(?::(?P<s>\d+))?)?"
-    r"|(?:(?P<hours>\d+):(?=\d+:))?(?P<minutes>\d+)(?::(?P<seconds>\d+))?)",
+    r"(?:(?P<days>\d+)-(?P<h>[01]?\d|2[0-3])(?::(?P<m>[0-5]?\d)(?::(?P<s>[0-5]?\d))?)?"
+    r"|(?:(?P<hours>\d+):(?=\d+:))?(?P<minutes>(?(hours)[0-5]?\d|\d+))(?::(?P<seconds>[0-5]?\d))?)",
     re.ASCII,
 )
 _MOST_WARNED = 0xFFFF  # Seconds, says sbatch.
@@ -199,6 +199,7 @@ def seconds_of(time: str) -> int:
     total += parts.get("s", 0) + parts.get("seconds", 0)
     if not total:
         raise SubmissionError(
-            f"--time takes minutes, as 90, or 12:30:00 or days-hours, as 2-12:00:00; got {time!r}"
+            "--time takes minutes, as 90, or 12:30:00 or days-hours, as 2-12:00:00, with hours up "
+            f"to 23 after days, and minutes and seconds up to 59 after a colon; got {time!r}"
         )
     return total

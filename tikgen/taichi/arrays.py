@@ -29,6 +29,11 @@ def is_fresh(array: Any) -> bool:
     return getattr(array, "_tikgen_epoch", None) is impl.pytaichi
 
 
+def is_field(value: object) -> bool:
+    """Return whether a value is a field of Taichi's, of any kind."""
+    return isinstance(value, Field)
+
+
 def is_placed(field: Any) -> bool:
     """Return whether a field has a shape, its own or that of its place in a tree."""
     return is_stale(field) or field.vars[0].ptr.snode() is not None

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 
-from tikgen.dtypes import DType
+from tikgen.dtypes import ALL_DTYPES, DType
+from tikgen.errors import DeclarationError, near
 
 Role = Literal["in", "out", "inout", "work"]
+Storage = Literal["ndarray", "field"]
 Extent = int | str
 
 _EXTENT = re.compile(r"(?P<symbol>[A-Za-z_]\w*)(?:\s*\+\s*(?P<more>\d+))?")
@@ -40,10 +43,35 @@ class Array:
     dtype: DType
     shape: tuple[Extent, ...]
     role: Role = "in"
-    storage: Literal["ndarray", "field"] = "ndarray"
+    storage: Storage = "ndarray"
     covered: bool = True
     inplace: bool = False
     strided: bool = False
+
+    def __post_init__(self) -> None:
+        """Raise :class:`DeclarationError` for what an array cannot have."""
+        _check(self.name, self.dtype, "an array")
+        for what, value, listed in (
+            ("role", self.role, get_args(Role)),
+            ("storage", self.storage, get_args(Storage)),
+        ):
+            if value not in listed:
+                takes = f"takes {', '.join(map(repr, listed[:-1]))} or {listed[-1]!r}"
+                hint = near(value, listed) if isinstance(value, str) else ""
+                problem = f"{what} {takes}; got {value!r}" + (f".{hint}" if hint else "")
+                raise DeclarationError(self.name, problem)
+        if not isinstance(self.shape, tuple):
+            hint = f"; write ({self.shape!r},)" if isinstance(self.shape, int | str) else ""
+            problem = f"shape takes a tuple of extents such as ('n', 4); got {self.shape!r}{hint}"
+            raise DeclarationError(self.name, problem)
+        for extent in self.shape:
+            try:
+                least = split_extent(extent)[1]
+            except (TypeError, ValueError):
+                least = -1
+            if least < 0 or isinstance(extent, bool):
+                problem = f"shape has {extent!r}; an extent is a number such as 4, 'n' or 'n + 1'"
+                raise DeclarationError(self.name, problem)
 
     @property
     def ndim(self) -> int:
@@ -74,6 +102,10 @@ class Scalar:
     name: str
     dtype: DType
 
+    def __post_init__(self) -> None:
+        """Raise :class:`DeclarationError` for what a scalar cannot have."""
+        _check(self.name, self.dtype, "a scalar")
+
     @property
     def annotation(self) -> str:
         """Return the type annotation of the argument in generated code."""
@@ -94,6 +126,16 @@ class Opaque:
 
 
 Argument = Array | Scalar | Opaque
+
+
+def _check(name: object, dtype: object, what: str) -> None:
+    """Raise :class:`DeclarationError` for a name or a dtype that an argument cannot have."""
+    if not isinstance(name, str) or not name.isidentifier() or keyword.iskeyword(name):
+        raise DeclarationError(f"{what} {name!r}", "its name must be an identifier")
+    if not isinstance(dtype, DType):
+        known = ", ".join(ALL_DTYPES)
+        problem = f"dtype takes a DType, such as p.dtype or DType.f32, of {known}; got {dtype!r}"
+        raise DeclarationError(name, problem)
 
 
 def split_extent(extent: Extent) -> tuple[str | None, int]:

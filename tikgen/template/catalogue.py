@@ -6,7 +6,6 @@ import importlib.metadata
 import importlib.util
 import os
 import threading
-import traceback
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,6 +14,8 @@ from tikgen.disk import why
 from tikgen.errors import TemplateError, UnknownTemplate
 from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
+from tikgen.template.blame import place_in, shown
+from tikgen.template.declarations import check_declared
 from tikgen.template.dependencies import Files
 from tikgen.template.parameters import Identifier, listed_values
 from tikgen.template.rules import check_rules
@@ -106,7 +107,7 @@ def find_template(name: str | Template) -> Template:
     if isinstance(name, Template):
         return name
     if not isinstance(name, str):
-        raise UnknownTemplate(repr(name), list_templates())
+        raise UnknownTemplate(shown(name), list_templates())
     with _lock:
         _follow_variable()
         if name not in _by_name:
@@ -256,11 +257,9 @@ def _execute(folder: Path, files: Files) -> Template:
         modules.restore(folder, before)
         if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
             raise
-        problem = f"{CODE_NAME} cannot be imported: {type(error).__name__}: {error}"
-        frames = traceback.extract_tb(error.__traceback__)
-        places = [frame for frame in frames if Path(frame.filename).parent == folder]
-        if places:
-            problem += f" (in {Path(places[-1].filename).name}:{places[-1].lineno})"
+        text = str(error).partition("\n\nFor further information")[0]  # Of pydantic.
+        told = f"{type(error).__name__}: {text}{place_in(folder, error)}"
+        problem = f"{CODE_NAME} cannot be imported: {told}"
         raise TemplateError(folder.name, problem) from error
 
 
@@ -280,5 +279,7 @@ def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
         raise TemplateError(
             folder.name, f"{', '.join(sorted(overlap))} is both a problem and a schedule parameter"
         )
+    for model in (found[0].Problem, found[0].Schedule):
+        check_declared(folder.name, model)
     check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values)
     return found[0]

@@ -1,11 +1,16 @@
-"""What a reference returns: an array, a tuple in the order of the outputs, or a dict by name."""
+"""What ``reference`` and ``tolerance`` of a template return, checked against its outputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from tikgen.errors import TemplateError
+from tikgen.template.base import Template
+from tikgen.template.blame import as_dict, blamed
 
 
 def in_order(template: str, outputs: Sequence[str], found: Any) -> tuple[Any, ...]:
@@ -19,6 +24,9 @@ def in_order(template: str, outputs: Sequence[str], found: Any) -> tuple[Any, ..
     Raises:
         TemplateError: if an output is missing, or there are others.
     """
+    if not outputs:
+        problem = "arguments() declares no array that is written; one needs role='out' or 'inout'"
+        raise TemplateError(template, problem)
     takes = f"it must return {', '.join(outputs)}: a tuple in that order, or a dict by name"
     if len(outputs) == 1:
         takes = f"it must return {outputs[0]}: an array, or a dict with that name"
@@ -32,8 +40,43 @@ def in_order(template: str, outputs: Sequence[str], found: Any) -> tuple[Any, ..
                 template, f"reference() returns a dict that {' and '.join(lacks)}; {takes}"
             )
         return tuple(found[name] for name in outputs)
+    if found is None:
+        raise TemplateError(template, f"reference() returned None; {takes}")
     results = found if isinstance(found, tuple) else (found,)
     if len(results) != len(outputs):
         arrays = f"{len(results)} array{'s' * (len(results) != 1)}"
         raise TemplateError(template, f"reference() returns {arrays}, not {len(outputs)}; {takes}")
     return results
+
+
+def allowed_errors(
+    template: Template, found: Any, expected: Mapping[str, npt.NDArray[Any]]
+) -> dict[str, npt.NDArray[Any]]:
+    """Return the greatest error allowed for each element of each output.
+
+    Args:
+        template: the template.
+        found: what its ``tolerance`` returned; what it leaves out is exact.
+        expected: what each output must hold, by name.
+
+    Raises:
+        TemplateError: if it names something that is no output, is negative, or is NaN.
+    """
+    method = "tolerance()"
+    given = as_dict(template, method, found, "output", expected)
+    allowed = {}
+    for name, wanted in expected.items():
+        with blamed(template, method):
+            limit = np.asarray(given.get(name, 0), np.longdouble)
+        takes = "a number that is not negative, or one for each element"
+        # In an array NaN stands for an undefined limit, which an exact value alone keeps.
+        is_nan = limit.ndim == 0 and np.isnan(limit) and np.isfinite(wanted).any()
+        if is_nan or (limit < 0).any():
+            problem = f"{method} gives {name} {float(limit.min())}; it takes {takes}"
+            raise TemplateError(template.name, problem)
+        try:
+            allowed[name] = np.broadcast_to(limit, wanted.shape)
+        except ValueError:
+            problem = f"{method} gives {name} the shape {limit.shape}, not {wanted.shape}"
+            raise TemplateError(template.name, problem) from None
+    return allowed

@@ -110,6 +110,9 @@ def parameter(
         needs: for a value, or a tuple of values, the condition under which it may be chosen.
         neutral: value where the parameter does not apply, by default ``default``.
     """
+    if not isinstance(meaning, str):
+        takes = 'takes what it means first, as text: parameter("points on either side", 1)'
+        raise TypeError(f"parameter() {takes}; got {meaning!r}")
     extra: dict[str, Any] = {} if choices is None else {"choices": [str(c) for c in choices]}
     if only or needs:
         any_of = (only,) if isinstance(only, Mapping) else tuple(only)
@@ -422,7 +425,8 @@ def _problems(
             field = model.model_fields[name]
             problems[name] = f"is missing; it takes {_takes(field)}: {field.description}"
         elif name in model.model_fields:
-            problems.setdefault(name, _refusal(model.model_fields[name], given[name]))
+            field = model.model_fields[name]
+            problems.setdefault(name, _refusal(field, given.get(name, field.default)))
         else:
             problems.setdefault(name, detail["msg"])
     return problems

@@ -82,7 +82,9 @@ def sizes_of_shape(
     Raises:
         ParameterError: if a size is missing, unknown, no positive integer, or too large.
     """
-    takes = f"takes {', '.join(symbols) or 'nothing'}, as a tuple in that order or as a dict"
+    takes = "takes nothing"
+    if symbols:
+        takes = f"takes {', '.join(symbols)}: sizes in that order, or by name"
     if isinstance(shape, Mapping):
         given = {str(name): size for name, size in shape.items()}
     elif isinstance(shape, Sequence) and not isinstance(shape, str):

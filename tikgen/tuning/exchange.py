@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime
 import math
 import os
 from collections.abc import Iterable, Mapping
@@ -238,5 +239,15 @@ def _check_types(entry: Any) -> None:
             fits = fits and untrusted.is_printable(value)
         if isinstance(value, int | float):
             fits = fits and value >= 0 and math.isfinite(value)
+        if name == "when" and fits:
+            fits = _is_time(value)
         if not fits:
             raise _Unusable(f"its {name} cannot be {value!r}")
+
+
+def _is_time(text: str) -> bool:
+    """Return whether a text is a time in ISO 8601, as records have it, or empty."""
+    try:
+        return not text or bool(datetime.datetime.fromisoformat(text))
+    except ValueError:
+        return False

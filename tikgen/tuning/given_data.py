@@ -23,8 +23,8 @@ from tikgen.pipeline.records import OWN, TYPICAL
 from tikgen.pipeline.signature import Signature
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, split_extent, symbols
 from tikgen.template.base import NDArray, Template
+from tikgen.template.blame import as_dict, blamed
 from tikgen.verification.data import poison
-from tikgen.verification.diagnosis import blamed
 
 # The value of each argument before a launch, by name.
 Values = Mapping[str, Any]
@@ -41,7 +41,12 @@ def typical_values(
     rng = np.random.default_rng(seed)
     arguments = template.arguments(problem)
     with blamed(template, "workload()"):
-        kinds = {kind: dict(v) for kind, v in template.workload(problem, sizes, rng).items()}
+        found = as_dict(template, "workload()", template.workload(problem, sizes, rng))
+        names = [argument.name for argument in arguments]
+        kinds = {
+            kind: as_dict(template, "workload()", values, "argument", names)
+            for kind, values in found.items()
+        }
     if not kinds:
         raise TemplateError(template.name, "workload() gives no data")
     shared = {

@@ -8,13 +8,14 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from tikgen import engines
 from tikgen.errors import ParameterError, TemplateError, TikgenError
 from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.template.base import Template
+from tikgen.template.blame import as_dict, blamed
 from tikgen.template.parameters import ProblemModel, ScheduleModel, make_model, plain
 from tikgen.template.rules import ARCH, may_be, neutral_values, rules_of
 from tikgen.template.schedules import make_schedule
-from tikgen.verification.diagnosis import blamed
 
 # Larger products are sampled.
 MOST_COMBINATIONS = 50_000
@@ -44,11 +45,14 @@ class Space:
         self.template, self.problem, self.arch = template, problem, arch
         self._names = tuple(template.Schedule.model_fields)
         with blamed(template, "default_schedule()"):
-            chosen = template.default_values(problem, arch, sizes)
+            is_direct = engines.is_direct(engines.steady(arch), arch)  # Which measures.
+            chosen = template.default_values(problem, arch, sizes, is_direct)
         model = make_model(template.Schedule, chosen, template.name)
         self.default: Point = tuple(getattr(model, name) for name in self._names)
         with blamed(template, "schedule_space()"):
-            listed = dict(template.schedule_space(problem, arch, sizes))
+            listed = as_dict(
+                template, "schedule_space()", template.schedule_space(problem, arch, sizes)
+            )
         self.axes = self._axes(listed)
         self._is_sampled = math.prod(map(len, self.axes.values())) > MOST_COMBINATIONS
         self._check(self.default)

@@ -16,12 +16,12 @@ from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import NDArray, Template
-from tikgen.template.outputs import in_order
+from tikgen.template.blame import blamed
+from tikgen.template.outputs import allowed_errors, in_order
 from tikgen.template.shapes import array_bytes
 from tikgen.tuning.given_data import Values, load, typical_values
 from tikgen.tuning.job import Job
 from tikgen.tuning.memory import check_room, free_host_bytes, no_room
-from tikgen.verification.diagnosis import blamed
 
 # A slower reference is not run at the sizes that are timed.
 MOST_REFERENCE_SECONDS = 10.0
@@ -190,10 +190,9 @@ class Workload:
         given = dict(self._starts[kind])
         expected = self._reference(given)
         with blamed(self._template, "tolerance()"), np.errstate(all="ignore"):
-            allowed = dict(self._template.tolerance(self.problem, given, dict(expected)))
-        for name, value in expected.items():
-            limit = np.broadcast_to(np.asarray(allowed.get(name, 0)), value.shape)
-            self._expected.setdefault(kind, {})[name] = (value, limit)
+            found = self._template.tolerance(self.problem, given, dict(expected))
+        allowed = allowed_errors(self._template, found, expected)
+        self._expected[kind] = {name: (expected[name], allowed[name]) for name in expected}
 
     def _reference(self, start: Values) -> dict[str, NDArray]:
         with blamed(self._template, "reference()"), np.errstate(all="ignore"):

@@ -18,7 +18,8 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.base import NDArray, Template
-from tikgen.template.outputs import in_order
+from tikgen.template.blame import as_dict, blamed
+from tikgen.template.outputs import allowed_errors, in_order
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
 from tikgen.verification.data import (
@@ -32,7 +33,7 @@ from tikgen.verification.data import (
     scratch_poison,
 )
 from tikgen.verification.device_fences import FencedOnDevice
-from tikgen.verification.diagnosis import blamed, check_unchanged
+from tikgen.verification.diagnosis import check_unchanged
 
 Box = Guarded | OnDevice | FencedOnDevice
 # A launch is repeated for no longer than that.
@@ -263,7 +264,9 @@ class Trial:
         """Return what ``inputs`` of the template returns, in dtypes and shapes of the arguments."""
         found = {}
         with blamed(self._template, "inputs()"):
-            given = dict(self._template.inputs(self._problem, sizes, rng))
+            found = self._template.inputs(self._problem, sizes, rng)
+            names = [argument.name for argument in self.arguments]
+            given = as_dict(self._template, "inputs()", found, "argument", names)
             for argument in self.arguments:
                 if argument.name in given and isinstance(argument, Array | Scalar):
                     found[argument.name] = np.asarray(given[argument.name], argument.dtype.numpy)
@@ -349,11 +352,8 @@ class Trial:
         """Return the tolerance of each element of each output."""
         given, wanted = self._copies(before), {k: v.copy() for k, v in expected.items()}
         with blamed(self._template, "tolerance()"):
-            found = dict(self._template.tolerance(self._problem, given, wanted))
-            allowed = {
-                name: np.broadcast_to(np.asarray(found.get(name, 0), np.longdouble), value.shape)
-                for name, value in expected.items()
-            }
+            found = self._template.tolerance(self._problem, given, wanted)
+        allowed = allowed_errors(self._template, found, expected)
         check_unchanged(self._template, "tolerance()", given, self._copies(before))
         check_unchanged(self._template, "tolerance()", wanted, expected)
         return allowed

@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from tikgen.children.job import described
-from tikgen.errors import TemplateError, TikgenError
+from tikgen.errors import TemplateError
 from tikgen.template.base import CODE_NAME, Template
-
-
-@contextlib.contextmanager
-def blamed(template: Template, method: str) -> Iterator[None]:
-    """Turn any exception inside into a :class:`TemplateError` that names ``method``."""
-    try:
-        yield
-    except TikgenError:
-        raise
-    except Exception as error:
-        problem = f"{method} fails: {described(error)}"
-        raise TemplateError(template.name, problem) from error
 
 
 def check_has_reference(template: Template) -> None:

@@ -12,8 +12,8 @@ from tikgen.pipeline.builder import resolve
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, concrete_shape, symbols
 from tikgen.template.base import Template
+from tikgen.template.blame import as_dict, blamed
 from tikgen.verification.case import Case, Outcome
-from tikgen.verification.diagnosis import blamed
 
 if TYPE_CHECKING:
     from hypothesis.strategies import DrawFn, SearchStrategy
@@ -56,7 +56,9 @@ def large_sizes(
     if not needed or type(template).sizes is not Template.sizes:
         return None
     with blamed(template, "largest_sizes()"):
-        largest = dict(template.largest_sizes(variant.problem))
+        found = template.largest_sizes(variant.problem)
+        known = template.size_symbols(variant.problem)
+        largest = as_dict(template, "largest_sizes()", found, "size", known)
     spread, wide = _spread(_LONG, limit), _spread(1, limit)
 
     @st.composite

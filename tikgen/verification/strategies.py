@@ -13,10 +13,10 @@ from tikgen.pipeline.choice import choose
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
+from tikgen.template.blame import as_dict, blamed
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
-from tikgen.verification.diagnosis import blamed
 from tikgen.verification.large import elements, large_sizes, most_elements
 from tikgen.verification.values import of_field
 
@@ -78,7 +78,7 @@ def trials(
 
     rules = parameter_strategies(template, fixed)
 
-    def draw_variant(draw: DrawFn) -> Variant:
+    def draw_variant(draw: DrawFn) -> tuple[Variant, str]:
         chosen = {name: draw(strategy) for name, strategy in rules.items()}
         on_drawn(chosen)
         default_schedule = draw(st.integers(0, 3)) == 3
@@ -88,6 +88,7 @@ def trials(
             adjusted = fitted(
                 template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
             )
+        engine = draw(st.sampled_from(launched_by))
         if default_schedule:
             adjusted = {
                 name: value
@@ -96,11 +97,11 @@ def trials(
             }
         try:
             with blamed(template, "default_schedule() or check()"):
-                variant = choose(template, None, None, arch, adjusted)[0]
+                variant = choose(template, None, None, arch, adjusted, engine=engine)[0]
                 if default_schedule and (needed := symbols(variant.arguments)):
                     # A call may take the default of any sizes, and be launched with others.
                     near = {name: draw(st.sampled_from(NEAR_SIZES)) for name in needed}
-                    variant = choose(template, None, None, arch, adjusted, near)[0]
+                    variant = choose(template, None, None, arch, adjusted, near, engine)[0]
         except ParameterError as error:
             on_invalid(error)
             reject()
@@ -109,11 +110,11 @@ def trials(
         if reason:
             on_unsupported(reason)
             reject()
-        return variant
+        return variant, engine
 
     @st.composite
     def draw_trials(draw: DrawFn) -> tuple[Case, ...]:
-        variant = draw_variant(draw)
+        variant, engine = draw_variant(draw)
         params = {name: literal(value) for name, value in variant.params.items()}
         drawn_launches = draw(
             st.lists(launches(template, variant, arch), min_size=1, max_size=MOST_TRIALS)
@@ -126,7 +127,6 @@ def trials(
             # Otherwise like the last one, so that nothing more has to be compiled.
             more = {"sizes": draw(large), "baked": False, "large": True}
             drawn_launches.append(drawn_launches[-1] | more)
-        engine = draw(st.sampled_from(launched_by))
         return tuple(
             Case(template.name, str(template.folder), arch, params, engine=engine, **one)
             for one in drawn_launches
@@ -221,7 +221,8 @@ def parameter_strategies(
         TemplateError: if a required parameter can neither be drawn nor left out.
     """
     with blamed(template, "strategies()"):
-        own = dict(template.strategies())
+        names = [*template.Problem.model_fields, *template.Schedule.model_fields]
+        own = as_dict(template, "strategies()", template.strategies(), "parameter", names)
     found = {}
     for model in (template.Problem, template.Schedule):
         for name, field in model.model_fields.items():
@@ -255,12 +256,14 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
 
 def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[int]]:
     """Return the sizes that are drawn of each symbol, from the smallest one on."""
+    needed = symbols(variant.arguments)
     with blamed(template, "sizes()"):
-        given = {name: sorted(set(t)) for name, t in template.sizes(variant.problem).items()}
+        known = template.size_symbols(variant.problem)  # Those that are baked in too.
+        found = as_dict(template, "sizes()", template.sizes(variant.problem), "size", known)
+        given = {name: sorted(set(each)) for name, each in found.items()}
     for name, sizes in given.items():
         if not sizes or any(type(n) is not int or n < 0 for n in sizes):
             raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
-    needed = symbols(variant.arguments)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
     return {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}
@@ -273,7 +276,9 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     needed = list(tried)
     beyond = _beyond_tiles(variant)
     with blamed(template, "largest_sizes()"):
-        largest = dict(template.largest_sizes(variant.problem))
+        found = template.largest_sizes(variant.problem)
+        known = template.size_symbols(variant.problem)
+        largest = as_dict(template, "largest_sizes()", found, "size", known)
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
     sides = [size for size in beyond if size**2 <= MOST_STRETCHED]

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from tikgen.children.job import described
-from tikgen.children.work import Tell, device_answers, is_spent, one_line, serve, start
+from tikgen.children.work import Tell, device_answers, is_spent, serve, start
 from tikgen.errors import (
     CompileBudgetExceeded,
     EngineUnavailable,
     KernelCompileError,
     RenderError,
     UnsupportedOnArch,
+    one_line,
 )
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel

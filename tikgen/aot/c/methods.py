@@ -11,8 +11,10 @@ from tikgen.aot.c.selectors import Selector
 
 CPP_TYPES = {dtype: f"std::{c}" for dtype, c in C_TYPES.items() if dtype[0] != "f"}
 CPP_TYPES |= {"f16": "Half", "f32": "float", "f64": "double"}
-# Names that the class of the wrapper has.
-OWN_NAMES = frozenset({"get", "check", "bundle_"})
+# Names that the class of the wrapper has, or the types that it uses.
+OWN_NAMES = frozenset(
+    {"get", "check", "bundle_", "Bundle", "Array", "Error", "Half", "DType", "TiArch"}
+)
 
 
 @dataclass(frozen=True)

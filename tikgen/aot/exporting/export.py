@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.exporting.graphs import StepLike
 from tikgen.aot.module import Module
-from tikgen.errors import ExportError
+from tikgen.errors import ExportError, near
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi.kernels import written
@@ -67,6 +67,9 @@ def export(
         BundleError: if the bundle cannot be written, or something else is at ``path``.
         ParameterError: if an arch is unknown, or a setting is invalid.
     """
+    from tikgen.aot.exporting.writing import target_of
+
+    target_of(path)  # Before kernels are verified.
     module = Module(
         archs,
         verify=verify,
@@ -84,9 +87,28 @@ def export(
             module.add_kernel(kernel, name=name)
     if graphs is None:
         module.keep_graphs(path)
-    for name, said in (graphs or {}).items():
-        module.add_graph(name, **(said if isinstance(said, Mapping) else {"steps": said}))
+    for name, settings in _graphs(graphs or {}):
+        module.add_graph(name, **settings)
     return module.save(path, examples=examples, seed=seed)
+
+
+def _graphs(given: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """Yield the name of each graph, and what :meth:`Module.add_graph` takes for it."""
+    if not isinstance(given, Mapping):
+        problem = f"they are a dict of steps by name; got {given!r:.60}"
+        raise ExportError("graphs", problem)
+    for name, said in given.items():
+        settings = said if isinstance(said, Mapping) else {"steps": said}
+        takes = "it takes a list of steps, or a dict of 'steps' and perhaps 'temporaries'"
+        for key in settings:
+            if key not in ("steps", "temporaries"):
+                problem = f"it has {key!r}; {takes}.{near(str(key), ('steps', 'temporaries'))}"
+                raise ExportError(f"the graph {name!r}", problem.rstrip("."))
+        steps = settings.get("steps")
+        if isinstance(steps, str) or not isinstance(steps, Iterable):
+            got = f"got {said!r:.60}"
+            raise ExportError(f"the graph {name!r}", f"{takes}; {got}")
+        yield name, settings
 
 
 def _listed(kernels: Any) -> list[tuple[str | None, Any]]:

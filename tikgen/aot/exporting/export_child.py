@@ -30,7 +30,8 @@ from tikgen.aot.exporting.kernel_texts import (
     split,
 )
 from tikgen.aot.native.targets import Target
-from tikgen.children.work import Tell, one_line, serve, start
+from tikgen.children.work import Tell, serve, start
+from tikgen.errors import one_line
 from tikgen.taichi import arrays, artefacts, runtime
 
 # The capability of a Vulkan device that a type needs.

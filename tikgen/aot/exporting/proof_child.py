@@ -25,7 +25,8 @@ from tikgen.aot.exporting.example_data import (
 )
 from tikgen.aot.running.bundle_runtime import Runtime
 from tikgen.aot.running.loading import load
-from tikgen.children.work import one_line, serve, start
+from tikgen.children.work import serve, start
+from tikgen.errors import one_line
 from tikgen.machine.devices import core_arch
 from tikgen.template.base import Template
 from tikgen.template.catalogue import load_template

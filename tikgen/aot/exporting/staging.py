@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     import filelock
 
 ARCHIVE = ".zip"
+_OTHER_ARCHIVES = (".tar", ".gz", ".tgz", ".xz", ".bz2", ".7z", ".tcm")
 _LOCK = ".lock"
 _LOCK_SECONDS = 600
 _LEAST_BYTES = 1 << 20
@@ -157,6 +158,9 @@ def check_target(path: Path) -> None:
         raise BundleError(path, "has no name; give the path of a folder, or of a .zip file")
     if "\0" in str(path):
         raise BundleError(path, "cannot be written: no file name contains a null character")
+    if path.suffix in _OTHER_ARCHIVES and not path.is_dir():
+        problem = f"ends in {path.suffix}, and a bundle is a folder, or a {ARCHIVE} file"
+        raise BundleError(path, problem)
     if is_archive(path):
         if path.is_dir():
             raise BundleError(path, "cannot be written: there is a folder of that name")

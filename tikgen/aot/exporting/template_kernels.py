@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from tikgen import engines
 from tikgen.aot import manifest as m
 from tikgen.aot.exporting.cost_model import cost_of
 from tikgen.aot.exporting.export_plan import Code, KernelPlan
 from tikgen.aot.names import family_name, variant_name
 from tikgen.errors import ExportError, ParameterError, UnsupportedOnArch
 from tikgen.machine.devices import ARCHS, core_arch, problem_with
-from tikgen.pipeline import builder, evidence
+from tikgen.pipeline import evidence
+from tikgen.pipeline.choice import choose, default_of
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import check_arch
 from tikgen.pipeline.rendering import Source, Variant, render_variant
@@ -43,13 +45,16 @@ def plan_kernel(
         )
     if variant.views:
         raise ExportError(kernel.name, "it takes views; export the kernel for contiguous arrays")
+    # What runs the bundle: Taichi's runtime, or the machine code of direct-cpu.
+    engine = engines.DIRECT if is_native else engines.TAICHI
     codes, failures = {}, {}
     for arch in archs:
         if verify_now and (absent := problem_with(arch)) and not is_native:
             failures[arch] = f"it cannot be verified and proved here: {absent}"
             continue
         try:
-            source = render_variant(_variant_on(kernel, core_arch(arch), schedules.get(arch)))
+            variant_there = _variant_on(kernel, core_arch(arch), schedules.get(arch), engine)
+            source = render_variant(variant_there)
             found = evidence_on(source, core_arch(arch))
             if verify_now and not (found is not None and found.passed):
                 _verify(source.variant, core_arch(arch), max_examples)
@@ -101,31 +106,24 @@ def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
     return None
 
 
-def _variant_on(kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None) -> Variant:
-    """Return the variant with the schedule of the arch, unless the user gave one."""
+def _variant_on(
+    kernel: Kernel, arch: str, schedule: Mapping[str, Any] | None, engine: str
+) -> Variant:
+    """Return the variant with the schedule of the arch and the engine, unless one was given."""
     variant = kernel.variant
     suited = variant
     if schedule is not None or not _was_given(kernel):
-        problem = dict(variant.problem)
-        sizes = dict(variant.sizes) or None
-        suited = builder.resolve(
-            variant.template, schedule=schedule, arch=arch, shape=sizes, **problem
-        )
+        problem, sizes = dict(variant.problem), dict(variant.sizes) or None
+        suited, _ = choose(variant.template, schedule, sizes, arch, problem, engine=engine)
     check_arch(suited, arch)
     return suited
 
 
 def _was_given(kernel: Kernel) -> bool:
     """Return whether the schedule is neither a default nor from a tuning record."""
-    variant = kernel.variant
     if kernel.record is not None or kernel.chosen_for is not None:
         return False
-    sizes = dict(variant.sizes) or None
-    for arch in ARCHS:
-        default = variant.template.default_values(variant.problem, arch, sizes)
-        if variant.schedule == type(variant.schedule)(**default):
-            return False
-    return True
+    return default_of(kernel.variant, ARCHS) is None
 
 
 def _code(source: Source, function: str, found: evidence.Evidence | None) -> Code:
@@ -163,7 +161,8 @@ def _without_evidence(source: Source, arch: str, found: evidence.Evidence | None
         return f"its verification on {core_arch(arch)} failed; see tikgen.verify({template}, ...)"
     return (
         f"there is no evidence for it on {core_arch(arch)}: verify it with "
-        f"tikgen.verify({template}, archs=({core_arch(arch)!r},), ...), or export with verify=True"
+        f"tikgen.verify({template}, archs=({core_arch(arch)!r},), ...), or export with "
+        "verify=True (--verify)"
     )
 
 

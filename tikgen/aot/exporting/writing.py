@@ -77,7 +77,7 @@ def write(
     compiled, or fails its proof, is left out and reported, unless its name and arch are in
     ``needed``: then ExportError is raised.
     """
-    shown, target = _target(path)
+    shown, target = target_of(path)
     seed = random.SystemRandom().randrange(2**32) if seed is None else seed
     with (
         locked(target),
@@ -133,7 +133,7 @@ def write(
     return Written(shown, final, listed, tuple(sorted(key for key in builds if key in reused)))
 
 
-def _target(path: str | os.PathLike[str]) -> tuple[Path, Path]:
+def target_of(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Return the path of a bundle as it is shown, and with links followed; check it."""
     try:
         shown = Path(path).expanduser().absolute()

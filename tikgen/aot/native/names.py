@@ -6,7 +6,9 @@ from tikgen.aot import manifest as m
 from tikgen.aot.c.identifiers import Names, prefix_of
 
 # What the header defines beside kernels, without the prefix of the bundle.
-_OWN = frozenset({"problem", "parallel_for", "use_parallel_for", "use_threads"})
+HEADER_NAMES = frozenset({"problem", "parallel_for", "use_parallel_for", "use_threads"})
+# A kernel of the name of a function gets an underscore, and so has a function within the library.
+_OWN = HEADER_NAMES | {"parallel_for_"}
 
 
 def function_names(manifest: m.Manifest) -> dict[str, str]:

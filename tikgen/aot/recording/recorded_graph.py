@@ -11,6 +11,7 @@ from typing import Any, Literal
 import numpy as np
 from msgspec.structs import replace
 
+from tikgen import engines
 from tikgen.aot import manifest
 from tikgen.aot.bundle import Bundle
 from tikgen.aot.exporting.example_data import made_up
@@ -113,14 +114,18 @@ def _add_build(module: Module, build: rf.Build, arch: str) -> None:
             f"the template {build.template!r} renders to other code than when it was recorded; "
             "record it again",
         )
-    if evidence_on(kernel.source, arch) is None:
-        # The sizes of the calls chose a schedule; the one for any sizes may have been verified.
-        usual = builder.build(
-            build.template, schedule={}, shape=build.sizes or None, arch=arch, **parameters
-        )
-        if evidence_on(usual.source, arch) is not None:
-            kernel, schedule = usual, dict(usual.schedule)
-    module.add_kernel(kernel, name=build.name, schedules={arch: schedule})
+    usual = builder.build(
+        build.template,
+        schedule={},
+        shape=build.sizes or None,
+        arch=arch,
+        engine=engines.TAICHI,  # Whose runtime runs the bundle.
+        **parameters,
+    )
+    if evidence_on(kernel.source, arch) is None and evidence_on(usual.source, arch) is not None:
+        # The sizes of the calls chose a schedule; the one for any sizes was verified.
+        schedule = dict(usual.schedule)
+    module.add_kernel(usual, name=build.name, schedules={arch: schedule})
 
 
 def _own_kernel(own: rf.Own, fields: Mapping[str, manifest.Field]) -> OwnKernel:

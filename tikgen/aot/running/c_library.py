@@ -22,7 +22,7 @@ DTYPES = {
     )
 }
 I32, F32, NDARRAY = 0, 1, 2
-_CAPABILITIES = (
+CAPABILITIES = (
     "reserved",
     "spirv_version",
     "spirv_has_int8",
@@ -169,9 +169,9 @@ class Library:
         self._call.ti_get_runtime_capabilities(runtime, ctypes.byref(count), found)
         self.check("asking for capabilities")
         return {
-            _CAPABILITIES[item.capability]: item.level
+            CAPABILITIES[item.capability]: item.level
             for item in found
-            if item.capability < len(_CAPABILITIES)
+            if item.capability < len(CAPABILITIES)
         }
 
     def allocate(self, runtime: int, size: int, for_host: bool) -> int:

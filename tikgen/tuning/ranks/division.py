@@ -14,8 +14,8 @@ from tikgen.grid.regions import Region
 from tikgen.grid.transports import Alone
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
+from tikgen.template.blame import blamed
 from tikgen.template.grid_use import GridUse
-from tikgen.verification.diagnosis import blamed
 
 # Others have no memory that a grid's messages reach without a copy of all of it.
 ARCHS = ("cpu", "cuda")

@@ -17,8 +17,8 @@ from collections.abc import Iterator
 from typing import IO, Any
 
 from tikgen.children.job import described
-from tikgen.children.work import MOST_SECONDS, device_answers, one_line, start
-from tikgen.errors import GridError
+from tikgen.children.work import MOST_SECONDS, device_answers, start
+from tikgen.errors import GridError, one_line
 from tikgen.grid.gpus import choose_gpu
 from tikgen.grid.processes import Processes, processes_of
 from tikgen.pipeline.builder import clear

@@ -18,9 +18,8 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.children.work import one_line
 from tikgen.disk import TemporaryFolder
-from tikgen.errors import TikgenError
+from tikgen.errors import TikgenError, one_line
 from tikgen.machine.devices import device_name
 from tikgen.pipeline.records import taichi_version
 from tikgen.template.base import TEXT_NAME, Template

@@ -17,12 +17,13 @@ from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array
 from tikgen.template.base import Cost, Template
+from tikgen.template.blame import blamed
+from tikgen.template.declarations import value_problem
 from tikgen.template.parameters import canonical, make_model
 from tikgen.template.shapes import Sizes, sizes_of_shape
 from tikgen.tuning.job import Job, RanksJob
 from tikgen.tuning.ranks.division import ARCHS, division_of
 from tikgen.verification.case import literal
-from tikgen.verification.diagnosis import blamed
 
 # A larger product is a mistake, or should be several sweeps.
 MOST_COMBINATIONS = 100_000
@@ -216,7 +217,8 @@ def space_of(
     ``options`` are further names that a sweep takes, for hints in messages.
 
     Raises:
-        ParameterError: if a name is unknown, an axis is empty, or there are too many combinations.
+        ParameterError: if a name is unknown, an axis is empty or has a value that its parameter
+            never takes, or there are too many combinations.
     """
     name = template.name
     known = [*template.Problem.model_fields, *template.Schedule.model_fields]
@@ -257,6 +259,9 @@ def space_of(
     if len(space) > MOST_COMBINATIONS:
         problem = f"give {len(space)} combinations, of at most {MOST_COMBINATIONS}"
         raise ParameterError(name, {"params": problem})
+    told = {key: _problem_with(template, key, values) for key, values in space.params.items()}
+    if problems := {key: problem for key, problem in told.items() if problem}:
+        raise ParameterError(name, problems)
     return space
 
 
@@ -273,6 +278,12 @@ def shape_text(shape: Any) -> str:
     """Return a shape as text, such as ``64x64x64``."""
     extents = shape.values() if isinstance(shape, Mapping) else shape
     return "x".join(map(str, extents if isinstance(shape, Mapping | list | tuple) else [shape]))
+
+
+def _problem_with(template: Template, name: str, values: tuple[Any, ...]) -> str:
+    """Return why a parameter never has one of some values, empty where it may have each."""
+    model = template.Problem if name in template.Problem.model_fields else template.Schedule
+    return next(filter(None, (value_problem(model, name, value) for value in values)), "")
 
 
 def _axis(template: str, name: str, value: Any) -> tuple[Any, ...]:

@@ -1,0 +1,174 @@
+"""Declarations of a template that cannot be used are refused, with what is right."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from tikgen import Array, DType
+from tikgen.errors import DeclarationError, TemplateError
+from tikgen.template.arguments import Scalar
+from tikgen.template.outputs import allowed_errors
+
+TEXT = """\
+import taichi as ti
+
+
+@ti.kernel
+def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }}):
+    for i in range(x.shape[0]):
+        y[i] = x[i]
+"""
+CODE = '''\
+from tikgen import Array, DType, ProblemModel, Template, parameter
+
+
+class Smooth(Template):
+    """Copy."""
+
+    class Problem(ProblemModel):
+        radius: int = parameter("points on either side", 1, ge=1, le=50)
+        dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64"))
+
+    def arguments(self, p):
+        return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))
+'''
+Make = Callable[[str, str], tikgen.Template]
+
+
+@pytest.fixture
+def make(tmp_path: Path) -> Make:
+    """Return a function that loads the template with one change."""
+
+    def made(old: str, new: str) -> tikgen.Template:
+        folder = tmp_path / "smooth"
+        folder.mkdir()
+        (folder / "kernel.py.j2").write_text(TEXT)
+        assert old in CODE
+        (folder / "template.py").write_text(CODE.replace(old, new))
+        return tikgen.load_template(folder)
+
+    return made
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"role": "output"}, r"y: role takes 'in', 'out', 'inout' or 'work'; got 'output'. Did"),
+        ({"storage": "nd"}, "y: storage takes 'ndarray' or 'field'; got 'nd'"),
+        ({"dtype": "f32"}, r"y: dtype takes a DType, .* of i8, .*, f64; got 'f32'"),
+        ({"shape": "n"}, r"y: shape takes a tuple of extents .*; got 'n'; write \('n',\)"),
+        ({"shape": ["n"]}, r"y: shape takes a tuple of extents such as .*; got \['n'\]"),
+        ({"shape": ("n-1",)}, "y: shape has 'n-1'; an extent is a number such as 4, 'n' or"),
+        ({"shape": (-1,)}, "y: shape has -1"),
+        ({"shape": (None,)}, "y: shape has None"),
+        ({"name": "a b"}, "an array 'a b': its name must be an identifier"),
+    ],
+)
+def test_an_array_says_what_it_takes(given: dict[str, Any], problem: str) -> None:
+    usual = {"name": "y", "dtype": DType.f32, "shape": ("n", 4, "n + 1")}
+    Array(**usual)
+    with pytest.raises(DeclarationError, match=problem):
+        Array(**(usual | given))
+
+
+def test_a_scalar_says_what_it_takes() -> None:
+    with pytest.raises(DeclarationError, match=r"a: dtype takes a DType, .*; got <class 'float'>"):
+        Scalar("a", float)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        ('side", 1', 'side", 0', "'radius' takes an integer from 1 to 50; its default is 0"),
+        ('side", 1', 'side", "a"', "'radius' takes an integer from 1 to 50; its default is 'a'"),
+        ("DType.f32", "DType.i32", "'dtype' takes f32 or f64; its default is i32"),
+        (
+            '"f64")',
+            '"f65")',
+            r"'dtype' lists 'f65' among its choices, which is no dtype; dtypes .*'f64'",
+        ),
+        ("le=50)", 'choices=("few", 1))', "'radius' lists 'few' among its choices"),
+        (
+            '"points on either side", 1',
+            "1",
+            r"parameter\(\) takes what it means first, as text: .*; got 1 \(in template.py:8\)",
+        ),
+        (
+            "radius: int",
+            "radius",
+            r"Field 'radius' requires a type annotation \(in template.py:7\)$",
+        ),
+    ],
+)
+def test_parameters_are_checked_when_a_template_is_loaded(
+    make: Make, old: str, new: str, problem: str
+) -> None:
+    with pytest.raises(TemplateError, match=problem):
+        make(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "problem"),
+    [
+        (
+            'role="out"',
+            'role="output"',
+            r"Template 'smooth': arguments\(\) declares y: role takes .* \(in template.py:12\)",
+        ),
+        (
+            'return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))',
+            'return "x", "y"',
+            r"arguments\(\) returned \('x', 'y'\); it must return a tuple of Array and Scalar",
+        ),
+        (
+            'return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))',
+            'return Array("x", p.dtype, ("n",))',
+            r"arguments\(\) returned Array\(name='x'.*it must return a tuple of Array and Scalar",
+        ),
+        ("p.dtype", "p.dtypes", r"arguments\(\) fails: AttributeError: .* \(in template.py:12\)"),
+        (
+            'role="out"))',
+            'role="out"), Array("w", p.dtype, ("n",)))',
+            r"text takes x, y, but arguments\(\) declares x, y, w: it lacks w",
+        ),
+    ],
+)
+def test_arguments_are_checked_when_a_kernel_is_built(
+    make: Make, old: str, new: str, problem: str
+) -> None:
+    template = make(old, new)
+    with pytest.raises(TemplateError, match=problem):
+        tikgen.build(template)
+
+
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        (None, r"tolerance\(\) returned None; it must return a dict"),
+        ({"z": 0}, r"tolerance\(\) names 'z', which is no output of the template\. It has y"),
+        ({"y": -1e-6}, r"gives y -1e-06; it takes a number that is not negative, or one for each"),
+        ({"y": [0, -2]}, r"gives y -2\.0"),
+        ({"y": float("nan")}, "gives y nan"),
+        ({"y": [0] * 3}, r"gives y the shape \(3,\), not \(2,\)"),
+        ({"y": "a"}, r"tolerance\(\) fails: ValueError"),
+    ],
+)
+def test_a_tolerance_is_checked(make: Make, found: Any, problem: str) -> None:
+    template = make("", "")
+    with pytest.raises(TemplateError, match=problem):
+        allowed_errors(template, found, {"y": np.ones(2)})
+
+
+def test_a_tolerance_may_leave_out_outputs_and_be_undefined_where_they_are(make: Make) -> None:
+    template, lost = make("", ""), np.full(2, np.nan)
+    given = {"y": [1, np.nan], "z": np.nan}
+    allowed = allowed_errors(template, given, {"x": lost, "y": np.ones(2), "z": lost})
+    assert (allowed["x"] == 0).all()
+    assert np.isnan(allowed["y"]).tolist() == [False, True]
+    assert np.isnan(allowed["z"]).all()
