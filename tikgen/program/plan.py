@@ -285,8 +285,7 @@ class Plan:
     def _exchange(self, part: parts.Swap) -> Exchange:
         slots, pairs = self.slots, []
         for one, other in part.pairs:
-            pair = slots.number_of(one, "swap"), slots.number_of(other, "swap")
-            slots.check_equal(*pair, "swap")
+            pair = slots.pair_of(one, other, "swap")
             pairs.append(pair)
         further = [partner for pair in pairs for partner in slots.partners(*pair)]
         return Exchange((*pairs, *further))
