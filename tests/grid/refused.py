@@ -152,6 +152,36 @@ refuses("as the grid was told", lambda: told.bind(
     wide(4), u=told.zeros(), u_next=told.zeros(), dt=0.1
 ))  # fmt: skip
 
+# What differs between processes is an error on all of them, and keeps none waiting.
+plain, steps = grid.bind(heat, u=u, u_next=un, dt=0.1), grid.swap((u, un))
+for listed, told in (
+    ([plain, steps] if rank else [plain], "rank 0 has nothing more, rank 1 has swap u <-> u_next"),
+    ([tikgen.loop(2 + rank, [plain])], "rank 0 has 2 times:, rank 1 has 3 times:"),
+    ([tikgen.varying(plain, dt=[1.0 + rank] * 3)], "dt=.1.0, 1.0.* rank 1 has .*dt=.2.0, 2.0"),
+):
+    refuses(f"make different programs: .*{told}", functools.partial(tikgen.Program, listed),
+            ProgramError)  # fmt: skip
+refuses("different programs: rank 0 has tol = 0.*, rank 1 has tol = 1", lambda: tikgen.Program(
+    [plain], tol=rank / 1
+), ProgramError)  # fmt: skip
+by_function = tikgen.Program([tikgen.varying(plain, dt=lambda step: 0.1 + rank)], local=local)
+call: Any
+for call, told in (
+    (lambda: by_function.run(2), "rank 0 has dt = 0.1 in step 0, rank 1 has dt = 1.1 in step 0"),
+    (lambda: program.run(2 - 3 * rank), r"rank 0 has program.run\(steps=2, .*, rank 1 .*steps=-1"),
+    (lambda: program.run(1, every=1 + rank, call=print), "every=1, .* every=2"),
+    (lambda: program.save(FOLDER / f"{rank}.npz"), r"rank 0 has program.save\('.*/0.npz'\), .*1"),
+    (lambda: program.verify(rank), r"rank 0 has program.verify\(0\), rank 1"),
+    (lambda: program.reference(1) if rank else program.settle(), r"settle\(\), rank 1"),
+):
+    refuses(f"call a program differently: .*{told}", call, ProgramError)
+refuses("gather different fields, by rank: 0, 1, 1", lambda: grid.gather(un if rank else u))
+only_copies = tikgen.Program([tikgen.copy(u, un)], u=u, un=un)
+only_copies.save(FOLDER / "copies.npz")
+MPI.COMM_WORLD.barrier()
+with np.load(FOLDER / "copies.npz") as copies:
+    assert copies["u"].shape == (30, 9)
+
 path = FOLDER / "grid.npz"
 program.save(path)
 if rank == 0:

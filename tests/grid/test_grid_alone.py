@@ -48,7 +48,7 @@ def test_one_process_computes_what_plain_arrays_hold(name: str, tmp_path: Path) 
         for n, v in whole.items()
     }
     results = {n: np.zeros(1, np.float32) for n in case.results}
-    program = made(case, grid, kernel, held | results | dict(case.numbers))
+    program = made(case, grid, kernel, held | results | case.given)
     program.verify(2).raise_for_failure()
     program.run(case.steps - 1)
     program.save(tmp_path / "one.npz")
@@ -130,6 +130,50 @@ def test_elements_are_written_before_and_after_a_field_has_an_array(heat: tikgen
         u[:2] = np.ones(3)
     with pytest.raises(IndexError):
         u[7]
+
+
+@pytest.mark.usefixtures("without_mpi")
+@pytest.mark.skipif(ARCH == "cuda", reason="values over faces are taken before a run")
+def test_a_kernel_follows_the_array_of_a_face() -> None:
+    heat = tikgen.update(
+        "u' = u[-1]", dim=1, boundary={"x-": tikgen.dirichlet("inflow"), "x+": "clamp"}
+    )
+    grid = tikgen.Grid(5)
+    u, un, inflow = grid.zeros(), grid.zeros(), np.zeros(1, np.float32)
+    step = grid.bind(heat, u=u, u_next=un, inflow=inflow)
+    program = tikgen.Program(["inflow = inflow + 1", step, grid.swap((u, un))], inflow=inflow)
+    ahead = program.reference(2)["u"]
+    program.verify(2).raise_for_failure()
+    program.run(2)
+    assert program["u"][...].tolist() == ahead.tolist() == [2, 1, 0, 0, 0]
+    assert program["inflow"] is inflow
+    assert program.names == ("inflow", "u", "u_next")
+    inflow[0] = 7
+    step()
+    assert un.owned[0] == 7
+    sides = {"x": tikgen.dirichlet("inflow"), "y": "clamp"}
+    plane = tikgen.update("u' = u[-1, 0]", dim=2, boundary=sides)
+    square, values = tikgen.Grid((3, 3)), np.zeros((3, 2), np.float32)[:, 0]
+    with pytest.raises(GridError, match=r"'inflow' takes a contiguous array, .* got a view"):
+        square.bind(plane, u=square.zeros(), u_next=square.zeros(), inflow=values)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_exact_sums_have_the_same_names(heat: tikgen.Kernel, tmp_path: Path) -> None:
+    text = "u' = u; s = sum(u); top = max(u)"
+    names = []
+    for sums in ("fast", "exact"):
+        grid = tikgen.Grid((3, 4), sums=sums)  # type: ignore[arg-type]
+        s, top = np.zeros((2, 1), np.float32)
+        bound = grid.bind(tikgen.update(text, dim=2), grid.full(1), grid.zeros(), s=s, top=top)
+        program = tikgen.Program([bound])
+        names.append(program.names)
+        if sums == "exact":
+            program.load(tmp_path / "fast.npz")
+            assert program["s"] == 12
+        program.run(1)
+        program.save(tmp_path / "fast.npz")
+    assert names[0] == names[1] == ("u", "u_next", "s", "top")
 
 
 @pytest.mark.usefixtures("without_mpi")

@@ -212,6 +212,7 @@ def test_steps_end_where_a_condition_holds(native: bool) -> None:
     assert (ran.steps, ran.reached) == (8, True)
     ran = program.run(until="n > 100", check_every=5, most=10)
     assert (ran.steps, ran.reached, program.steps) == (10, False, 18)
+    assert [program.run(until=f"n > {most}", most=0).reached for most in (17, 18)] == [True, False]
     ran = program.run(until="n > 30", check_every=20, most=1000)
     assert (ran.steps, n.tolist()) == (22, [40.0])
 

@@ -89,6 +89,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         ),
         r"swap takes arrays of one kind, .*; got ndarray float32 of shape \(3,\) and ndarray",
     ),
+    "native in words": (lambda: tikgen.Program(["n = n"], native="no", n=zeros(1)), "got 'no'"),  # type: ignore[arg-type]
+    "progress in words": (lambda: counting().run(1, progress="no"), "True or False; got 'no'"),  # type: ignore[arg-type]
+    "a checkpoint without a path": (lambda: counting().save(None), "save takes the path of a"),  # type: ignore[arg-type]
     "a swap of a view": (lambda: tikgen.Program(shared()), "shares memory with it"),
     "a swap of a single array": (lambda: tikgen.swap(zeros(2)), "takes pairs"),  # type: ignore[arg-type]
     "a swap with itself": (lambda: tikgen.swap((x := zeros(2), x)), "one array twice"),
@@ -155,6 +158,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a scalar without a function": (
         lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a=2),  # type: ignore[arg-type]
         "takes a function of the step or a value for each step; got int",
+    ),
+    "scalars by step in a dict": (
+        lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a={1: 2.0}),  # type: ignore[arg-type]
+        "takes a function of the step or a value for each step; got dict",
     ),
     "scalars of no kernel": (lambda: tikgen.varying(7, a=abs), "takes a bound kernel"),  # type: ignore[arg-type]
     "no scalars": (

@@ -14,7 +14,7 @@ from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_number, wh
 from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
-from tikgen.grid.field import Face, Field
+from tikgen.grid.field import Field
 from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
@@ -311,13 +311,17 @@ class Grid:
                 self._check(field, "swap")
         return made
 
-    def gather(self, field: Field | Face) -> NDArray | None:
+    def gather(self, field: Field) -> NDArray | None:
         """Return the whole array of a field on rank 0, None on others; all processes must call it.
 
         Raises:
-            GridError: if it is no field of this grid.
+            GridError: if it is no field of this grid, or processes gather different ones.
         """
         self._check(field, "gather")
+        numbers = self._domain.processes.all(field.number, "grid.gather(field)")
+        if len(set(numbers)) > 1:
+            told = ", ".join(map(str, numbers))
+            raise GridError(f"the processes gather different fields, by rank: {told}")
         return field.gathered()
 
     def scatter(self, field: Field, values: Any = None) -> None:
@@ -388,7 +392,7 @@ class Grid:
             print(*values, flush=True)
 
     def _check(self, field: Any, what: str) -> None:
-        if not isinstance(field, Field) and not (what == "gather" and isinstance(field, Face)):
+        if not isinstance(field, Field):
             raise GridError(f"{what} takes fields of the grid; got {type(field).__name__}")
         if field.domain is not self._domain:
             raise GridError(f"{what} takes fields of this grid; got one of {field.domain}")

@@ -52,6 +52,12 @@ def save(state: State, path: PathLike, about: str) -> None:
         temporary.replace(path)
 
 
+def check_path(path: Any, where: str) -> None:
+    """Raise ProgramError unless something is the path of a file."""
+    if not isinstance(path, str | os.PathLike):
+        raise ProgramError(f"{where} takes the path of a file; got {type(path).__name__}")
+
+
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a checkpoint cannot be written there."""
     path = Path(path)
