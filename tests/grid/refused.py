@@ -112,7 +112,7 @@ refuses("has no layers of kind 'cpml'", lambda: grid.matched_layers(heat, 0.5), 
 square = tikgen.reduce("s = sum(x*x)", dim=2)
 refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
 refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))
-refuses("shape \\(30,\\) of a field of f32 take other", lambda: u.__setitem__((..., 2), [1, 2]))
+refuses("shape \\(30,\\) of a field of f32 takes", lambda: u.__setitem__((..., 2), [1, 2]))
 refuses("out of bounds", lambda: u[30], IndexError)
 refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
 refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))

@@ -126,10 +126,44 @@ def test_elements_are_written_before_and_after_a_field_has_an_array(heat: tikgen
     copied = u[0]
     copied[:] = 0
     assert u[0, 0] == 7
-    with pytest.raises(GridError, match=r"shape \(2, 7\) of a field of f32 take other values"):
+    with pytest.raises(GridError, match=r"shape \(2, 7\) of a field of f32 takes an array"):
         u[:2] = np.ones(3)
     with pytest.raises(IndexError):
         u[7]
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_numbers_that_no_field_holds_are_refused() -> None:
+    grid = tikgen.Grid((4, 5))
+    u, count = grid.zeros(), grid.zeros("u8")
+
+    def nothing(i: Any, j: Any) -> None:
+        """Return nothing."""
+
+    for told, act in {
+        r"nothing\(\) returned None; a field takes numbers": lambda: grid.field(nothing).array,
+        r"from <lambda>\(\) takes real .* complex128": lambda: (
+            grid.field(lambda i, j: 1j * i).array
+        ),
+        "of u8, from 0 to 255; got numbers from 0 to 300": lambda: (
+            grid.field(lambda i, j: 100 * i, "u8").array
+        ),
+        r"an array of shape \(4, 5\), or one that broad.*\(3,\)": lambda: (
+            grid.field(lambda i, j: np.zeros(3)).array
+        ),
+        "from nan to nan": lambda: grid.full(float("nan"), "i32"),
+        "full of f32 takes real numbers": lambda: grid.full("abc"),  # type: ignore[arg-type]
+        "got numbers from -1.0 to": lambda: grid.field(-np.eye(4, 5), "u8"),
+        "from_numpy takes an array of shape": lambda: u.from_numpy(np.zeros(3)),
+        "takes numbers of u8": lambda: count.__setitem__(0, 256),
+        "takes real numbers; got complex128": lambda: u.__setitem__(0, 1j),
+        r"no array of NumPy, .* field\[\.\.\.\] .* grid.gather.field. .* field.owned": lambda: (
+            np.sum(u)
+        ),
+    }.items():
+        with pytest.raises(GridError, match=told):
+            act()
+    assert (grid.field(lambda i, j: i > 1)[:, 0] == [0, 0, 1, 1]).all()
 
 
 @pytest.mark.usefixtures("without_mpi")

@@ -14,6 +14,7 @@ from tikgen.grid.decomposition import Range
 from tikgen.grid.domain import Domain
 from tikgen.grid.moves import moved
 from tikgen.grid.points import Points
+from tikgen.grid.values import spread
 from tikgen.program.team import Held, Team
 
 NDArray = npt.NDArray[Any]
@@ -114,8 +115,13 @@ class Field(Held):
 
         Args:
             values: what NumPy takes for an array of the shape of :meth:`to_numpy`.
+
+        Raises:
+            GridError: if the values do not fit.
         """
-        self.domain.memory.write(self.array, self._inner, np.asarray(values, self.dtype.numpy))
+        extents = (part.stop - part.start for part in self.inner)
+        own = spread(values, self.dtype, self.with_components(tuple(extents)), "from_numpy")
+        self.domain.memory.write(self.array, self._inner, own.astype(self.dtype.numpy, copy=False))
 
     @property
     def _inner(self) -> tuple[slice, ...]:
@@ -162,13 +168,8 @@ class Field(Held):
             GridError: if the values do not.
         """
         points = Points(self.whole_shape, key)
-        try:
-            wanted = np.array(np.broadcast_to(values, points.shape), self.dtype.numpy)
-        except (ValueError, TypeError) as error:
-            raise GridError(
-                f"elements of shape {points.shape} of a field of {self.dtype} take other values: "
-                f"{error}"
-            ) from None
+        what = f"an index of shape {points.shape} of a field of {self.dtype}"
+        wanted = spread(values, self.dtype, points.shape, what).astype(self.dtype.numpy)
         part = self.box
         self._fills.append(lambda owned: points.write(owned, part, wanted))
         if self._array is not None:
@@ -176,6 +177,18 @@ class Field(Held):
             self._fills.pop()(owned)
             if not self.domain.memory.is_host:
                 self.from_numpy(owned)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        """Refuse: a process has a part of the array.
+
+        Raises:
+            GridError: always.
+        """
+        raise GridError(
+            "a field is no array of NumPy, since each process has a part; take field[...] for the "
+            "whole array on all processes, grid.gather(field) for that on rank 0, or field.owned "
+            "for the points of this process"
+        )
 
     def _on_host(self) -> NDArray:
         """Return the points that this process owns: a view on the host, a copy on a device."""

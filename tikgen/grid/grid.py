@@ -19,6 +19,7 @@ from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
+from tikgen.grid.values import numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
@@ -188,11 +189,14 @@ class Grid:
         layout: Literal["first", "last"] = "first",
     ) -> Field:
         """Return a field that holds one value everywhere; it takes what :meth:`zeros` does."""
+        what = f"full of {dtype}"
 
         def fill(owned: NDArray) -> None:
-            owned[...] = value
+            owned[...] = spread(value, made.dtype, owned.shape, what)
 
-        return self._made(dtype, components, layout, fill)
+        made = self._made(dtype, components, layout, fill)
+        numbers_of(value, made.dtype, what)
+        return made
 
     def field(
         self,
@@ -213,21 +217,29 @@ class Grid:
             layout: whether the components of a vector come before the axes of the grid or behind.
 
         Raises:
-            GridError: if the shape or another argument does not fit.
+            GridError: if the shape or another argument does not fit. Functions are called when an
+                array of a field is used first; what they return shows then.
         """
         if callable(values):
             function = values
 
             def compute(owned: NDArray) -> None:
-                owned[...] = function(*np.ogrid[self.owned])
+                found = function(*np.ogrid[self.owned])
+                name = getattr(function, "__name__", "function")
+                if found is None:
+                    raise GridError(f"{name}() returned None; a field takes numbers from it")
+                what = f"a field of {computed.dtype} from {name}()"
+                owned[...] = spread(found, computed.dtype, owned.shape, what)
 
-            return self._made(dtype or "f32", components, layout, compute)
+            computed = self._made(dtype or "f32", components, layout, compute)
+            return computed
         array = np.asarray(values)
         made = self._made(
             dtype or str(array.dtype), components, layout, lambda owned: _put(owned, array, made)
         )
         if array.shape != made.whole_shape:
             raise GridError(f"a field of shape {made.whole_shape} takes no array of {array.shape}")
+        numbers_of(array, made.dtype, f"a field of {made.dtype}")
         return made
 
     def _made(
