@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from mpi4py import MPI
 import start
 import tikgen
 from tikgen.errors import GridError, ProgramError
+from tikgen.grid import mpi
 from tikgen.program import reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
@@ -176,6 +178,28 @@ for call, told in (
 ):
     refuses(f"call a program differently: .*{told}", call, ProgramError)
 refuses("gather different fields, by rank: 0, 1, 1", lambda: grid.gather(un if rank else u))
+
+
+class Told:
+    """An error stream that others can see."""
+
+    def write(self, text: str) -> None:
+        """Keep a text."""
+        with (FOLDER / "told").open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+if rank == 0:  # A process that waits for others says for which call.
+    with patch.object(mpi, "_PATIENCE", 0.0), patch.object(sys, "stderr", Told()):
+        program.settle()
+else:
+    told_by = "tikgen: rank 0 has waited 0 s in program.settle(), which all processes"
+    while not (FOLDER / "told").exists() or told_by not in (FOLDER / "told").read_text():
+        time.sleep(0.001)
+    program.settle()
 only_copies = tikgen.Program([tikgen.copy(u, un)], u=u, un=un)
 only_copies.save(FOLDER / "copies.npz")
 MPI.COMM_WORLD.barrier()
