@@ -223,8 +223,8 @@ CASES = {
         periodic=(False, True),
         numbers={"dt": 0.1, "pulse": 0.0, "inflow": profile},
         varying={"pulse": lambda step: float(step % 3)},
-        ranks=(6,),
-        counts={6: (2, 3)},
+        ranks=(3, 6),
+        counts={3: (1, 3), 6: (2, 3)},
     ),
     "wide ghost layers": Case(
         "u' = u + dt*dx(u); total = sum(u'*0 + i)",

@@ -108,7 +108,7 @@ class Processes:
 
     def _is_common(self, text: str, awaited: str) -> bool:
         """Return whether all processes have the same text."""
-        own = np.frombuffer(hashlib.sha256(text.encode()).digest(), np.uint8)
+        own = np.array([*hashlib.sha256(text.encode()).digest()], np.uint8)
         every = np.empty((self.size, own.size), np.uint8)
         self.transport.all_bytes(own, every, awaited)
         return bool((every == own).all())
