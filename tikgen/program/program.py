@@ -16,7 +16,7 @@ from tikgen import registry
 from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
-from tikgen.program import agreement, picture, running, saving
+from tikgen.program import agreement, checkpoints, picture, running, saving
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
@@ -276,12 +276,13 @@ class Program:
         Args:
             path: the file: of HDF5 if its name ends in ``.h5`` or ``.hdf5``, which needs the extra
                 ``hdf5``; a store of Zarr if it ends in ``.zarr``, to which all processes of a grid
-                write at once, each its own part; else of NumPy's format npz.
+                write at once, each its own part; else of NumPy's format npz. Of processes that
+                share a grid, the path of rank 0 counts.
 
         Raises:
             ProgramError: if the file cannot be written, or another thread runs the program.
         """
-        with self._reading(f"save({str(path)!r})"):
+        with self._reading(f"save({checkpoints.name_of(path)!r})"):
             saving.save(self._walk, self._slots, self._plan.team, path, str(self))
 
     def load(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
@@ -298,7 +299,8 @@ class Program:
             ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
                 names, dtypes or shapes.
         """
-        with self._working(f"load({str(path)!r}, missing_ok={missing_ok})"):
+        name = checkpoints.name_of(path)
+        with self._working(f"load({name!r}, missing_ok={missing_ok})"):
             return saving.load(self._walk, self._slots, self._plan.team, path, missing_ok)
 
     def reference(self, steps: int) -> dict[str, Any]:

@@ -17,7 +17,7 @@ import numpy as np
 
 from tikgen.errors import ProgramError
 from tikgen.program import costs
-from tikgen.program.checkpoints import PathLike, check_path
+from tikgen.program.checkpoints import PathLike, check_path, name_of
 from tikgen.program.ending import Ending
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
@@ -90,8 +90,10 @@ class Wanted:
     def described(self) -> str:
         """Return the call with the arguments that all processes have in common."""
         names = ("steps", "every", "until", "check_every", "most", "watch", "checkpoint", "minutes")
-        given = ((name, getattr(self, name)) for name in names)
-        return f"run({', '.join(f'{name}={value}' for name, value in given if value is not None)})"
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.checkpoint is not None:
+            given["checkpoint"] = name_of(self.checkpoint)
+        return f"run({', '.join(f'{name}={value}' for name, value in given.items())})"
 
     @property
     def total(self) -> int:
