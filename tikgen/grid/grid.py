@@ -300,8 +300,9 @@ class Grid:
 
         Args:
             kernel: a kernel of :func:`tikgen.update`.
-            args: fields, one-element arrays and numbers in order. Values over faces are NumPy
-                arrays over the whole face, on every process.
+            args: fields, one-element arrays and numbers in order. Values over faces are contiguous
+                NumPy arrays over the whole face, on every process; later values count as well, in
+                each step, or where fields lie on a device, before each run and after its calls.
             kwargs: the same by name.
 
         Raises:

@@ -59,8 +59,9 @@ class Program:
 
     Raises:
         ProgramError: if a part cannot run as it is written: arrays that are swapped differ, were
-            made before the last ``ti.init``, or share memory with others; a name is unknown; or
-            ``native=True`` is not possible.
+            made before the last ``ti.init``, or share memory with others; a name is unknown, or
+            ``e`` or ``pi``; ``native=True`` is not possible; or processes that share a grid make
+            different programs.
     """
 
     def __init__(
@@ -198,9 +199,10 @@ class Program:
             minutes: ``checkpoint`` is written every so many minutes as well.
 
         Raises:
-            ProgramError: if an argument does not fit, an array was freed, moved or resized since
-                the program was made, ``watch`` does not hold, or ``checkpoint`` cannot be written;
-                the arrays then hold the values after that step.
+            ProgramError: if an argument does not fit, or differs between processes that share a
+                grid; an array was freed, moved or resized since the program was made; ``watch``
+                does not hold, or ``checkpoint`` cannot be written: the arrays then hold the values
+                after that step.
             Terminated: a SystemExit, after SIGTERM, once ``checkpoint`` is written.
         """
         before = self._walk.steps
