@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -370,8 +370,8 @@ def _expressions() -> st.SearchStrategy[str]:
             st.builds("{}({}, {})".format, st.sampled_from(["min", "max", "atan2"]), inner, inner),
             st.builds("where({} < {}, {}, {})".format, inner, inner, inner, inner),
             st.builds("({0} if not {1} <= {2} or {0} else {2})".format, inner, inner, inner),
-            st.builds("({} > {}) * 2".format, inner, inner),
-            st.builds("({} < {} != {})".format, inner, inner, inner),
+            st.builds("(({} > {}) * 2)".format, inner, inner),
+            st.builds("(1 * ({} < {} != {}))".format, inner, inner, inner),
         )
 
     return st.recursive(leaves, grow, max_leaves=8)
@@ -385,7 +385,7 @@ def test_values_are_those_of_python(text: str, numbers: list[float]) -> None:
     assert Expression.parse(str(expression)) == expression
     # Arrays: NumPy has another power of scalars than of arrays.
     values = {name: np.asarray(v) for name, v in zip("axy", numbers, strict=True)}
-    # A whole number of Python has no -0, of which atan2 gives another angle.
+    # Whole numbers of Python have no -0, of which atan2 gives another angle.
     of_floats = re.sub(r"(?<!\*\* )(?<![\w.])(\d+)(?![\w.])", r"\1.0", text)
     known = {**_ORACLE, **dict(zip("axy", numbers, strict=True)), "pi": math.pi}
     meant = float(eval(of_floats, known))

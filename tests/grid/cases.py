@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import tikgen
+from tikgen.taichi import runtime
 
 Arrays = dict[str, Any]
 
@@ -49,6 +50,14 @@ class Case:
     weights: Mapping[int, tuple[float, ...]] = field(default_factory=dict)
     steps: int = 6
     of: Callable[..., tikgen.Kernel] = tikgen.update
+
+    @property
+    def given(self) -> Arrays:
+        """Return scalars, and arrays over faces, which a program may change."""
+        return {
+            name: value.copy() if isinstance(value, np.ndarray) else value
+            for name, value in self.numbers.items()
+        }
 
     def kernel(self) -> tikgen.Kernel:
         """Return the kernel, launched by Taichi, as its peers would compile it at leisure."""
@@ -214,8 +223,8 @@ CASES = {
         periodic=(False, True),
         numbers={"dt": 0.1, "pulse": 0.0, "inflow": profile},
         varying={"pulse": lambda step: float(step % 3)},
-        ranks=(6,),
-        counts={6: (2, 3)},
+        ranks=(3, 6),
+        counts={3: (1, 3), 6: (2, 3)},
     ),
     "wide ghost layers": Case(
         "u' = u + dt*dx(u); total = sum(u'*0 + i)",
@@ -374,7 +383,7 @@ def alone(case: Case) -> Arrays:
     fields = case.fields(kernel)
     fields |= with_layers(case, kernel, partial(tikgen.matched_layers, shape=case.shape))
     results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
-    program = made(case, tikgen, kernel, fields | results | dict(case.numbers))
+    program = made(case, tikgen, kernel, fields | results | case.given)
     ahead = program.reference(2)
     program.run(case.steps)
     found = {name: np.array(program[name]) for name in (*fields, *results)}
@@ -406,7 +415,7 @@ def shared(case: Case, comm: Any, **options: Any) -> tuple[tikgen.Grid, tikgen.P
     }
     fields |= with_layers(case, kernel, grid.matched_layers)
     results = {name: np.zeros(1, kernel.problem.dtype.numpy) for name in case.results}
-    return grid, made(case, grid, kernel, fields | results | dict(case.numbers))
+    return grid, made(case, grid, kernel, fields | results | case.given)
 
 
 def made(case: Case, of: Any, kernel: tikgen.Kernel, values: Arrays) -> tikgen.Program:
@@ -415,6 +424,14 @@ def made(case: Case, of: Any, kernel: tikgen.Kernel, values: Arrays) -> tikgen.P
     step = tikgen.varying(bound, **case.varying) if case.varying else bound
     pairs = [(values[one], values[other]) for one, other in case.swaps]
     parts = [step, of.swap(*pairs)] if pairs else [step]
+    if runtime.current_arch() != "cuda":  # There, values over faces are taken before each run.
+        fade = tikgen.elementwise("a = 0.9*a + 0.01", engine="taichi")
+        faces = [
+            value
+            for name, value in values.items()
+            if isinstance(case.numbers.get(name), np.ndarray)
+        ]
+        parts = [*map(fade.bind, faces), *parts]
     names = {name: value for name, value in values.items() if not isinstance(value, float)}
     native = False if of is tikgen else None  # Launched by Taichi, as on several processes.
     return tikgen.Program(parts, native=native, **names)

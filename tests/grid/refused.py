@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -18,6 +19,7 @@ from mpi4py import MPI
 import start
 import tikgen
 from tikgen.errors import GridError, ProgramError
+from tikgen.grid import mpi
 from tikgen.program import reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
@@ -112,7 +114,7 @@ refuses("has no layers of kind 'cpml'", lambda: grid.matched_layers(heat, 0.5), 
 square = tikgen.reduce("s = sum(x*x)", dim=2)
 refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
 refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))
-refuses("shape \\(30,\\) of a field of f32 take other", lambda: u.__setitem__((..., 2), [1, 2]))
+refuses("shape \\(30,\\) of a field of f32 takes", lambda: u.__setitem__((..., 2), [1, 2]))
 refuses("out of bounds", lambda: u[30], IndexError)
 refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
 refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))
@@ -151,6 +153,58 @@ told = tikgen.Grid((30, 9), ranks=(3, 1), halo=1)
 refuses("as the grid was told", lambda: told.bind(
     wide(4), u=told.zeros(), u_next=told.zeros(), dt=0.1
 ))  # fmt: skip
+
+# What differs between processes is an error on all of them, and keeps none waiting.
+plain, steps = grid.bind(heat, u=u, u_next=un, dt=0.1), grid.swap((u, un))
+for listed, told in (
+    ([plain, steps] if rank else [plain], "rank 0 has nothing more, rank 1 has swap u <-> u_next"),
+    ([tikgen.loop(2 + rank, [plain])], "rank 0 has 2 times:, rank 1 has 3 times:"),
+    ([tikgen.varying(plain, dt=[1.0 + rank] * 3)], "dt=.1.0, 1.0.* rank 1 has .*dt=.2.0, 2.0"),
+):
+    refuses(f"make different programs: .*{told}", functools.partial(tikgen.Program, listed),
+            ProgramError)  # fmt: skip
+refuses("different programs: rank 0 has tol = 0.*, rank 1 has tol = 1", lambda: tikgen.Program(
+    [plain], tol=rank / 1
+), ProgramError)  # fmt: skip
+by_function = tikgen.Program([tikgen.varying(plain, dt=lambda step: 0.1 + rank)], local=local)
+call: Any
+for call, told in (
+    (lambda: by_function.run(2), "rank 0 has dt = 0.1 in step 0, rank 1 has dt = 1.1 in step 0"),
+    (lambda: program.run(2 - 3 * rank), r"rank 0 has program.run\(steps=2, .*, rank 1 .*steps=-1"),
+    (lambda: program.run(1, every=1 + rank, call=print), "every=1, .* every=2"),
+    (lambda: program.save(FOLDER / f"{rank}.npz"), r"rank 0 has program.save\('0.npz'\), .*1"),
+    (lambda: program.verify(rank), r"rank 0 has program.verify\(0\), rank 1"),
+    (lambda: program.reference(1) if rank else program.settle(), r"settle\(\), rank 1"),
+):
+    refuses(f"call a program differently: .*{told}", call, ProgramError)
+refuses("gather different fields, by rank: 0, 1, 1", lambda: grid.gather(un if rank else u))
+
+
+class Told:
+    """An error stream that others can see."""
+
+    def write(self, text: str) -> None:
+        """Keep a text."""
+        with (FOLDER / "told").open("a", encoding="utf-8") as file:
+            file.write(text)
+
+    def flush(self) -> None:
+        """Do nothing."""
+
+
+if rank == 0:  # A process that waits for others says for which call.
+    with patch.object(mpi, "_PATIENCE", 0.0), patch.object(sys, "stderr", Told()):
+        program.settle()
+else:
+    told_by = "tikgen: rank 0 has waited 0 s in program.settle(), which all processes"
+    while not (FOLDER / "told").exists() or told_by not in (FOLDER / "told").read_text():
+        time.sleep(0.001)
+    program.settle()
+only_copies = tikgen.Program([tikgen.copy(u, un)], u=u, un=un)
+only_copies.save(FOLDER / "copies.npz")
+MPI.COMM_WORLD.barrier()
+with np.load(FOLDER / "copies.npz") as copies:
+    assert copies["u"].shape == (30, 9)
 
 path = FOLDER / "grid.npz"
 program.save(path)

@@ -48,7 +48,7 @@ def test_one_process_computes_what_plain_arrays_hold(name: str, tmp_path: Path) 
         for n, v in whole.items()
     }
     results = {n: np.zeros(1, np.float32) for n in case.results}
-    program = made(case, grid, kernel, held | results | dict(case.numbers))
+    program = made(case, grid, kernel, held | results | case.given)
     program.verify(2).raise_for_failure()
     program.run(case.steps - 1)
     program.save(tmp_path / "one.npz")
@@ -126,10 +126,88 @@ def test_elements_are_written_before_and_after_a_field_has_an_array(heat: tikgen
     copied = u[0]
     copied[:] = 0
     assert u[0, 0] == 7
-    with pytest.raises(GridError, match=r"shape \(2, 7\) of a field of f32 take other values"):
+    with pytest.raises(GridError, match=r"shape \(2, 7\) of a field of f32 takes an array"):
         u[:2] = np.ones(3)
     with pytest.raises(IndexError):
         u[7]
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_numbers_that_no_field_holds_are_refused() -> None:
+    grid = tikgen.Grid((4, 5))
+    u, count = grid.zeros(), grid.zeros("u8")
+
+    def nothing(i: Any, j: Any) -> None:
+        """Return nothing."""
+
+    for told, act in {
+        r"nothing\(\) returned None; a field takes numbers": lambda: grid.field(nothing).array,
+        r"from <lambda>\(\) takes real .* complex128": lambda: (
+            grid.field(lambda i, j: 1j * i).array
+        ),
+        "of u8, from 0 to 255; got numbers from 0 to 300": lambda: (
+            grid.field(lambda i, j: 100 * i, "u8").array
+        ),
+        r"an array of shape \(4, 5\), or one that broad.*\(3,\)": lambda: (
+            grid.field(lambda i, j: np.zeros(3)).array
+        ),
+        "from nan to nan": lambda: grid.full(float("nan"), "i32"),
+        "full of f32 takes real numbers": lambda: grid.full("abc"),  # type: ignore[arg-type]
+        "got numbers from -1.0 to": lambda: grid.field(-np.eye(4, 5), "u8"),
+        "from_numpy takes an array of shape": lambda: u.from_numpy(np.zeros(3)),
+        "takes numbers of u8": lambda: count.__setitem__(0, 256),
+        "takes real numbers; got complex128": lambda: u.__setitem__(0, 1j),
+        r"no array of NumPy, .* field\[\.\.\.\] .* grid.gather.field. .* field.owned": lambda: (
+            np.sum(u)
+        ),
+    }.items():
+        with pytest.raises(GridError, match=told):
+            act()
+    assert (grid.field(lambda i, j: i > 1)[:, 0] == [0, 0, 1, 1]).all()
+
+
+@pytest.mark.usefixtures("without_mpi")
+@pytest.mark.skipif(ARCH == "cuda", reason="values over faces are taken before a run")
+def test_a_kernel_follows_the_array_of_a_face() -> None:
+    heat = tikgen.update(
+        "u' = u[-1]", dim=1, boundary={"x-": tikgen.dirichlet("inflow"), "x+": "clamp"}
+    )
+    grid = tikgen.Grid(5)
+    u, un, inflow = grid.zeros(), grid.zeros(), np.zeros(1, np.float32)
+    step = grid.bind(heat, u=u, u_next=un, inflow=inflow)
+    program = tikgen.Program(["inflow = inflow + 1", step, grid.swap((u, un))], inflow=inflow)
+    ahead = program.reference(2)["u"]
+    program.verify(2).raise_for_failure()
+    program.run(2)
+    assert program["u"][...].tolist() == ahead.tolist() == [2, 1, 0, 0, 0]
+    assert program["inflow"] is inflow
+    assert program.names == ("inflow", "u", "u_next")
+    inflow[0] = 7
+    step()
+    assert un.owned[0] == 7
+    sides = {"x": tikgen.dirichlet("inflow"), "y": "clamp"}
+    plane = tikgen.update("u' = u[-1, 0]", dim=2, boundary=sides)
+    square, values = tikgen.Grid((3, 3)), np.zeros((3, 2), np.float32)[:, 0]
+    with pytest.raises(GridError, match=r"'inflow' takes a contiguous array, .* got a view"):
+        square.bind(plane, u=square.zeros(), u_next=square.zeros(), inflow=values)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_exact_sums_have_the_same_names(heat: tikgen.Kernel, tmp_path: Path) -> None:
+    text = "u' = u; s = sum(u); top = max(u)"
+    names = []
+    for sums in ("fast", "exact"):
+        grid = tikgen.Grid((3, 4), sums=sums)  # type: ignore[arg-type]
+        s, top = np.zeros((2, 1), np.float32)
+        bound = grid.bind(tikgen.update(text, dim=2), grid.full(1), grid.zeros(), s=s, top=top)
+        program = tikgen.Program([bound])
+        names.append(program.names)
+        if sums == "exact":
+            program.load(tmp_path / "fast.npz")
+            assert program["s"] == 12
+        program.run(1)
+        program.save(tmp_path / "fast.npz")
+    assert names[0] == names[1] == ("u", "u_next", "s", "top")
 
 
 @pytest.mark.usefixtures("without_mpi")

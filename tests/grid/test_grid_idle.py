@@ -40,7 +40,7 @@ def test_an_idle_process_computes_nothing(name: str, halo: int) -> None:
     use = kernel.template.grid_use(kernel.problem)
     assert use is not None
     domain = idle_domain(case.shape, halo)
-    extents, given = domain.extents, dict(case.numbers)
+    extents, given = domain.extents, case.given
     for argument in kernel.signature.arguments:
         if isinstance(argument, tikgen.Array) and argument.name in use.arrays:
             first = use.arrays[argument.name].first_axis
@@ -73,7 +73,7 @@ def test_idle_processes_are_refused_where_messages_wait_for_all(
         rank=0,
         size=3,
         needs_own_gpu=True,
-        all=lambda value: [value] * 3,
+        all=lambda value, awaited: [value] * 3,
         shared=lambda value: value,
     )
     monkeypatch.setattr(grid, "processes_of", lambda comm: Processes(cast("Any", transport)))

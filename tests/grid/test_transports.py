@@ -131,6 +131,17 @@ def test_one_process_with_fields_on_the_device(ti_arch: str, tmp_path: Path) -> 
     if ti_arch == "vulkan":
         with pytest.raises(GridError, match=r"no views; take field\.to_numpy"):
             field.owned[...] = 3
+    # Values over a face are taken before each run and after each call.
+    boundary = {"x": tikgen.dirichlet("inflow"), "y": "clamp"}
+    move = tikgen.update("u' = u[-1, 0]", dim=2, boundary=boundary)
+    inflow, other = np.zeros(case.shape[1], np.float32), grid.zeros()
+    step = grid.bind(move, u=field, u_next=other, inflow=inflow)
+    program = tikgen.Program([step, grid.swap((field, other))], u=field, inflow=inflow)
+    inflow[:] = 3
+    program.run(2, every=1, call=lambda program: inflow.__iadd__(1))
+    assert program["u"][:2, 0].tolist() == [4, 3]
+    step()
+    assert other.to_numpy()[0, 0] == 5
 
 
 def test_a_process_chooses_a_gpu_by_its_number(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,7 +172,7 @@ def test_processes_of_nccl_that_share_a_gpu_are_refused(monkeypatch: pytest.Monk
         name, needs_own_gpu = "NCCL", True
         size = 3
 
-        def all(self, value: object) -> list[object]:
+        def all(self, value: object, awaited: str = "") -> list[object]:
             return ["one", "other", "one"]
 
     monkeypatch.setattr(gpus, "_gpu", lambda: ("here", "one"))

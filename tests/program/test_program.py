@@ -12,6 +12,7 @@ import tikgen
 from conftest import ARCH
 from steppers import stepped
 from tikgen.errors import ProgramError
+from tikgen.program.slots import Slots
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 
@@ -35,6 +36,14 @@ def stepped_by_hand(u: Any, steps: int) -> Any:
     for _ in range(steps):
         u = u + np.float32(0.2) * (np.roll(u, 1) + np.roll(u, -1) - 2 * u)
     return u
+
+
+def test_an_argument_with_the_name_of_a_constant_is_numbered() -> None:
+    slots = Slots({})
+    for name in ("e", "x"):
+        slots.add(f32(0), name)
+    slots.give_names()
+    assert list(slots.names) == ["e_1", "x"]
 
 
 @stepped
@@ -203,6 +212,7 @@ def test_steps_end_where_a_condition_holds(native: bool) -> None:
     assert (ran.steps, ran.reached) == (8, True)
     ran = program.run(until="n > 100", check_every=5, most=10)
     assert (ran.steps, ran.reached, program.steps) == (10, False, 18)
+    assert [program.run(until=f"n > {most}", most=0).reached for most in (17, 18)] == [True, False]
     ran = program.run(until="n > 30", check_every=20, most=1000)
     assert (ran.steps, n.tolist()) == (22, [40.0])
 

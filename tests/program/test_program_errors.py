@@ -83,6 +83,15 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         lambda: tikgen.Program([adding().bind(x := zeros(3), 1, zeros(3)), tikgen.swap((x, 0))]),
         "swap takes arrays; got int",
     ),
+    "a swap of unlike arrays, of which a kernel takes one": (
+        lambda: tikgen.Program(
+            [adding().bind(x := zeros(3), 1, zeros(3)), tikgen.swap((x, zeros(4)))]
+        ),
+        r"swap takes arrays of one kind, .*; got ndarray float32 of shape \(3,\) and ndarray",
+    ),
+    "native in words": (lambda: tikgen.Program(["n = n"], native="no", n=zeros(1)), "got 'no'"),  # type: ignore[arg-type]
+    "progress in words": (lambda: counting().run(1, progress="no"), "True or False; got 'no'"),  # type: ignore[arg-type]
+    "a checkpoint without a path": (lambda: counting().save(None), "save takes the path of a"),  # type: ignore[arg-type]
     "a swap of a view": (lambda: tikgen.Program(shared()), "shares memory with it"),
     "a swap of a single array": (lambda: tikgen.swap(zeros(2)), "takes pairs"),  # type: ignore[arg-type]
     "a swap with itself": (lambda: tikgen.swap((x := zeros(2), x)), "one array twice"),
@@ -101,6 +110,26 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "two names for one array": (
         lambda: tikgen.Program(["n = n + 1"], n=(x := zeros(1)), m=x),
         "'n' and 'm' name one array",
+    ),
+    "a number with the name of a constant": (
+        lambda: counting(e=1e-3),
+        "'e' is 2.71828 in every text; choose another name",
+    ),
+    "an array with the name of a constant": (
+        lambda: counting(pi=zeros(1)),
+        "'pi' is 3.14159 in every text",
+    ),
+    "a condition on a constant": (
+        lambda: tikgen.Program([tikgen.when("e > 2", ["n = n + 1"])], n=zeros(1)),
+        "the condition 'e > 2' reads no array, so that it never changes; e is 2.71828 in every",
+    ),
+    "an assignment without =": (
+        lambda: tikgen.Program(["n >= 1"], n=zeros(1)),
+        "the assignment 'n >= 1' has no =; write what it changes, as in 'n = n [+] 1'",
+    ),
+    "a number in place of an array": (
+        lambda: counting(tol=0.5)["tol"],
+        "'tol' is the number 0.5, which never changes",
     ),
     "an unknown name in an assignment": (
         lambda: tikgen.Program(["alpha = rr / pk"], alpha=zeros(1), rr=zeros(1), pq=zeros(1)),
@@ -129,6 +158,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "a scalar without a function": (
         lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a=2),  # type: ignore[arg-type]
         "takes a function of the step or a value for each step; got int",
+    ),
+    "scalars by step in a dict": (
+        lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a={1: 2.0}),  # type: ignore[arg-type]
+        "takes a function of the step or a value for each step; got dict",
     ),
     "scalars of no kernel": (lambda: tikgen.varying(7, a=abs), "takes a bound kernel"),  # type: ignore[arg-type]
     "no scalars": (

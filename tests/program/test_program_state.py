@@ -6,7 +6,9 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -309,6 +311,27 @@ def test_verification_finds_a_launch_that_differs(
     assert not found.ok
     with pytest.raises(VerificationError, match=r"step 0: stencil_.*, y\[1, 2\] is .* off by 1 "):
         found.raise_for_failure()
+
+
+def test_values_are_not_read_while_another_thread_changes_them(tmp_path: Path) -> None:
+    made, found = program(), []
+
+    def refused(read: Callable[[], object]) -> None:
+        with pytest.raises(ProgramError, match="running already"):
+            read()
+        found.append(1)
+
+    def call(running: tikgen.Program) -> None:
+        assert running.state().steps == running.steps
+        running.save(tmp_path / "own.npz")
+        for read in (running.state, lambda: running.save("x.npz"), lambda: running.reference(1)):
+            other = threading.Thread(target=refused, args=(read,))
+            other.start()
+            other.join()
+
+    made.run(2, every=1, call=call)
+    assert len(found) == 6
+    assert made.state().steps == 2
 
 
 @stepped

@@ -299,7 +299,7 @@ class Team(Alone):
     def __init__(self, other: Any) -> None:
         self.other = other
 
-    def all(self, value: Any) -> list[Any]:
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
         return [value, self.other]
 
 

@@ -14,10 +14,12 @@ from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
 from tikgen.grid.exact_totals import ExactTotals
 from tikgen.grid.exchange import Exchange, needs
-from tikgen.grid.field import Face, Field
+from tikgen.grid.faces import Face
+from tikgen.grid.field import Field
 from tikgen.grid.gpus import check_own_gpu
 from tikgen.grid.layers import Layers
 from tikgen.grid.memory import zeros
+from tikgen.grid.processes import different
 from tikgen.grid.regions import Region, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.grid.wide_layers import several_steps
@@ -26,7 +28,16 @@ from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.signature import Signature
 from tikgen.pipeline.sized import SizedKernel
-from tikgen.program.parts import Changing, Composite, Part, Several, Swap, Varying, varying
+from tikgen.program.parts import (
+    Changing,
+    Composite,
+    Part,
+    Several,
+    Swap,
+    Varying,
+    is_table,
+    varying,
+)
 from tikgen.program.slots import is_array
 from tikgen.program.team import Held, Job, Team, Work
 from tikgen.template.arguments import Array
@@ -47,9 +58,11 @@ class GridStep(Composite):
         use: GridUse,
         values: Mapping[str, Any],
         scalars: Mapping[str, Changing] | None = None,
+        number: int = 0,
     ) -> None:
-        self._domain, self.kernel, self.use = domain, kernel, use
-        self._values, self._varying = dict(values), scalars
+        self._domain, self.kernel, self.use, self._number = domain, kernel, use, number
+        self._values, self._varying = dict(values), dict(scalars or {})
+        self._faces = {name: Face(domain, values[name], axis) for name, axis in use.faces.items()}
         self._jobs: dict[Work, Job] = {}
 
     @property
@@ -63,9 +76,21 @@ class GridStep(Composite):
         return self._values
 
     @property
-    def held(self) -> tuple[Held, ...]:
-        """Return its fields."""
-        return tuple(value for value in self._values.values() if isinstance(value, Held))
+    def changing(self) -> Mapping[str, Changing]:
+        """Return its scalars that change with the step."""
+        return self._varying
+
+    @property
+    def described(self) -> str:
+        """Return its number among those bound, the same on all processes, fields and scalars."""
+        shown = {
+            name: f"field {value.number}" if isinstance(value, Field) else value
+            for name, value in self._values.items()
+            if not is_array(value)
+        }
+        shown |= {name: _told(source) for name, source in self._varying.items()}
+        given = ", ".join(f"{name}={value}" for name, value in shown.items())
+        return f"kernel {self._number} of grid.bind({given})"
 
     @property
     def team(self) -> Team | None:
@@ -91,8 +116,20 @@ class GridStep(Composite):
 
     @property
     def scratch(self) -> tuple[Any, ...]:
-        """Return the arrays of terms."""
-        return tuple(self._terms.values())
+        """Return the arrays of terms, and copies of values over faces."""
+        copied = (face.array for name, face in self._faces.items())
+        own = [array for array in copied if not any(array is v for v in self._values.values())]
+        return (*self._terms.values(), *own)
+
+    @property
+    def renewing(self) -> tuple[Work, ...]:
+        """Return what takes values over faces anew, before the kernel reads them."""
+        return tuple(face.work for face in self._faces.values() if face.work is not None)
+
+    def renew(self) -> None:
+        """Take values over faces as they are before a run, on a device."""
+        for face in self._faces.values():
+            face.renew()
 
     @functools.cached_property
     def bound(self) -> BoundKernel:
@@ -105,6 +142,7 @@ class GridStep(Composite):
             name: value.array if isinstance(value, Held) else value
             for name, value in self._values.items()
         }
+        given |= {name: face.array for name, face in self._faces.items()}
         changes = self.use.storing if self._exact else {}
         kernel = own_kernel(self._domain, self.kernel, region, changes)
         return kernel.bind(**(given | self._terms))
@@ -128,17 +166,17 @@ class GridStep(Composite):
         """Return the exchange before the launch, the launch, and the join of reductions."""
         exact = self._exact_parts()
         if self._domain.processes.size == 1:
-            return (self._launch(self.bound), *exact)
+            return (*self.renewing, self._launch(self.bound), *exact)
         read: dict[Field, ArrayUse] = {}
         for name, use in self.use.arrays.items():
             if needs(self._domain, use):
                 field = self._values[name]
                 read[field] = use.joined(read[field]) if field in read else use
-        found: list[Part] = []
+        found: list[Part] = [*self.renewing]
         if regions := self._regions(read.values()) if read else []:
             begin, end = Exchange(self._domain, read).halves()
             inside, *sides = (self._launch(self.over(region)) for region in regions)
-            found = [begin, inside, end, *sides]
+            found += [begin, inside, end, *sides]
         else:
             if read:
                 found.append(Exchange(self._domain, read))
@@ -150,11 +188,11 @@ class GridStep(Composite):
 
     def _exact_parts(self) -> tuple[Part, ...]:
         results = [self._values[name] for name in self._exact]
-        return (ExactTotals(self._domain, self.scratch, results),) if results else ()
+        return (ExactTotals(self._domain, [*self._terms.values()], results),) if results else ()
 
     def varying(self, scalars: Mapping[str, Changing]) -> GridStep:
         """Return it with scalars that change with the step."""
-        return GridStep(self._domain, self.kernel, self.use, self._values, scalars)
+        return GridStep(self._domain, self.kernel, self.use, self._values, scalars, self._number)
 
     def several_steps(self, listed: Sequence[Part]) -> Several | None:
         """Return parts that do several steps with one exchange of wider ghost layers."""
@@ -174,6 +212,7 @@ class GridStep(Composite):
         Args:
             scalars: new values of scalar arguments, kept for later calls.
         """
+        self.renew()
         for part in self.parts:
             if isinstance(part, Work):
                 self._job(part).run()
@@ -235,16 +274,17 @@ def bound_on(
         _check_arrays(domain, kernel, use, values)
         _check_sides(periodic, kernel, use)
         for name, axis in use.faces.items():
-            values[name] = _face(domain, name, values[name], axis)
+            _check_face(domain, name, values[name], axis)
         domain.take([max(map(max, each)) for each in _reaches(use)], kernel.name)
-        text = _description(domain, kernel, values)
+        text = _description(domain, kernel, use, values)
     except TikgenError as error:
         problem = str(error)
     domain.processes.refuse(problem)
     check_own_gpu(domain.processes)
     _check_agreement(domain, kernel.name, text)
     assert use is not None
-    return GridStep(domain, kernel, use, values)
+    domain.bound += 1
+    return GridStep(domain, kernel, use, values, number=domain.bound)
 
 
 def _use_of(domain: Domain, kernel: Kernel) -> GridUse:
@@ -328,8 +368,8 @@ def _check_sides(periodic: Sequence[bool], kernel: Kernel, use: GridUse) -> None
                 )
 
 
-def _face(domain: Domain, name: str, value: Any, axis: int) -> Face:
-    """Return the values of a boundary rule over the faces of an axis."""
+def _check_face(domain: Domain, name: str, value: Any, axis: int) -> None:
+    """Raise GridError where the values of a boundary rule over the faces of an axis do not fit."""
     shape = tuple(n for other, n in enumerate(domain.shape) if other != axis) or (1,)
     if not isinstance(value, np.ndarray) or value.shape != shape:
         got = value.shape if isinstance(value, np.ndarray) else type(value).__name__
@@ -337,17 +377,31 @@ def _face(domain: Domain, name: str, value: Any, axis: int) -> Face:
             f"argument {name!r} takes a NumPy array over the whole face, of shape {shape}, on "
             f"every process; got {got}"
         )
-    return Face(domain, value, axis)
+    if not value.flags.c_contiguous:
+        raise GridError(
+            f"argument {name!r} takes a contiguous array, whose later values count as well; got a "
+            "view of another one; pass np.ascontiguousarray(...)"
+        )
 
 
-def _description(domain: Domain, kernel: Kernel, values: Mapping[str, Any]) -> str:
+def _told(source: Changing) -> str:
+    """Return what processes have to agree about where a scalar changes with the step."""
+    if callable(source) or not is_table(source):
+        return "a function"
+    values = [str(source[step]) for step in range(len(source))]
+    digest = hashlib.sha256("\n".join(values).encode()).hexdigest()
+    begin = ", ".join(values[:3])
+    return f"[{begin}, ...], {len(values)} values of digest {digest[:16]}"
+
+
+def _description(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[str, Any]) -> str:
     """Return what processes have to agree about, a line each."""
     lines = [f"{name}={canonical(value)}" for name, value in dict(kernel.problem).items()]
     for name, value in values.items():
         if isinstance(value, Field):
             lines.append(f"{name} is field {value.number}")
-        elif isinstance(value, Face):
-            digest = hashlib.sha256(np.ascontiguousarray(value.gathered()).tobytes()).hexdigest()
+        elif name in use.faces:
+            digest = hashlib.sha256(np.ascontiguousarray(value).tobytes()).hexdigest()
             lines.append(f"{name} holds values of digest {digest[:16]}")
         elif is_array(value):
             lines.append(f"{name} is an array of shape {tuple(value.shape)}")
@@ -361,11 +415,5 @@ def _check_agreement(domain: Domain, kernel: str, text: str) -> None:
     processes = domain.processes
     if processes.difference(hashlib.sha256(text.encode()).hexdigest()) is None:
         return
-    found = processes.difference(text)
-    assert found is not None
-    rank, *texts = found
-    pairs = zip(*(each.split("\n") for each in texts), strict=False)
-    one, other = next(((a, b) for a, b in pairs if a != b), texts)
-    raise GridError(
-        f"the processes bind {kernel} differently: rank 0 has {one}, rank {rank} has {other}"
-    )
+    found = different(processes.all(text))
+    raise GridError(f"the processes bind {kernel} differently: {found}")

@@ -44,6 +44,7 @@ class Domain:
     Attributes:
         owned: the points that this process owns along each axis.
         fields: how many fields were made.
+        bound: how many kernels were bound.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class Domain:
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
         self.owned = decomposition.owned(processes.rank)
-        self.fields = 0
+        self.fields, self.bound = 0, 0
         self._given, self._is_fixed = halo is not None, False
         self._halo = halo or (0,) * len(decomposition.shape)
         self._reach = self._halo

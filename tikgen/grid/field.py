@@ -14,7 +14,8 @@ from tikgen.grid.decomposition import Range
 from tikgen.grid.domain import Domain
 from tikgen.grid.moves import moved
 from tikgen.grid.points import Points
-from tikgen.program.team import Held
+from tikgen.grid.values import spread
+from tikgen.program.team import Held, Team
 
 NDArray = npt.NDArray[Any]
 
@@ -46,6 +47,12 @@ class Field(Held):
     def whole_shape(self) -> tuple[int, ...]:
         """Return the shape over the whole grid, components included."""
         return self.with_components(self.points)
+
+    @property
+    def team(self) -> Team | None:
+        """Return the processes, if there are several."""
+        processes = self.domain.processes
+        return processes if processes.size > 1 else None
 
     @property
     def points(self) -> tuple[int, ...]:
@@ -108,8 +115,13 @@ class Field(Held):
 
         Args:
             values: what NumPy takes for an array of the shape of :meth:`to_numpy`.
+
+        Raises:
+            GridError: if the values do not fit.
         """
-        self.domain.memory.write(self.array, self._inner, np.asarray(values, self.dtype.numpy))
+        extents = (part.stop - part.start for part in self.inner)
+        own = spread(values, self.dtype, self.with_components(tuple(extents)), "from_numpy")
+        self.domain.memory.write(self.array, self._inner, own.astype(self.dtype.numpy, copy=False))
 
     @property
     def _inner(self) -> tuple[slice, ...]:
@@ -156,13 +168,8 @@ class Field(Held):
             GridError: if the values do not.
         """
         points = Points(self.whole_shape, key)
-        try:
-            wanted = np.array(np.broadcast_to(values, points.shape), self.dtype.numpy)
-        except (ValueError, TypeError) as error:
-            raise GridError(
-                f"elements of shape {points.shape} of a field of {self.dtype} take other values: "
-                f"{error}"
-            ) from None
+        what = f"an index of shape {points.shape} of a field of {self.dtype}"
+        wanted = spread(values, self.dtype, points.shape, what).astype(self.dtype.numpy)
         part = self.box
         self._fills.append(lambda owned: points.write(owned, part, wanted))
         if self._array is not None:
@@ -170,6 +177,18 @@ class Field(Held):
             self._fills.pop()(owned)
             if not self.domain.memory.is_host:
                 self.from_numpy(owned)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray:
+        """Refuse: a process has a part of the array.
+
+        Raises:
+            GridError: always.
+        """
+        raise GridError(
+            "a field is no array of NumPy, since each process has a part; take field[...] for the "
+            "whole array on all processes, grid.gather(field) for that on rank 0, or field.owned "
+            "for the points of this process"
+        )
 
     def _on_host(self) -> NDArray:
         """Return the points that this process owns: a view on the host, a copy on a device."""
@@ -264,74 +283,3 @@ class Field(Held):
 
     def __repr__(self) -> str:
         return f"<Field {self.number} of {self.dtype} over {self.domain}>"
-
-
-class Face(Held):
-    """Values over the faces of one axis, for a boundary rule; every process has all of them.
-
-    Args:
-        domain: the grid.
-        whole: the values, with an axis fewer than the grid.
-        axis: the axis of the faces.
-    """
-
-    def __init__(self, domain: Domain, whole: NDArray, axis: int) -> None:
-        self.domain, self._whole, self._axis = domain, whole, axis
-        self._array: Any = None
-
-    def _own_part(self) -> NDArray:
-        values, domain = self._whole, self.domain
-        if len(domain.shape) == 1:
-            return values
-        others = [axis for axis in range(len(domain.shape)) if axis != self._axis]
-        for place, axis in enumerate(others):
-            _, _, first, points = domain.part[axis]
-            indices = np.arange(first, first + domain.extents[axis])
-            values = values.take(indices % points, place)
-        return values
-
-    @property
-    def whole_shape(self) -> tuple[int, ...]:
-        """Return the shape of all values."""
-        return tuple(self._whole.shape)
-
-    @property
-    def array(self) -> Any:
-        """Return the values over the faces of this process, ghost points included."""
-        if self._array is None:
-            self._array = self.domain.memory.holding(self._own_part())
-        return self._array
-
-    def whole(self, array: NDArray) -> NDArray:
-        """Return all values; no program changes them."""
-        return self._whole
-
-    def gathered(self) -> NDArray | None:
-        """Return all values."""
-        return self._whole
-
-    @property
-    def divided(self) -> tuple[int, ...]:
-        """Return that no axis is divided."""
-        return (1,) * len(self.whole_shape)
-
-    def shared_out(self, extents: Sequence[int]) -> tuple[list[Range], NDArray]:
-        """Return all values in the process of rank 0, none in others."""
-        count = 0 if self.domain.processes.rank else None
-        values = self._whole[:count]
-        return [(0, extent) for extent in values.shape], values
-
-    @property
-    def box(self) -> list[Range]:
-        """Return that every process has all values."""
-        return [(0, extent) for extent in self.whole_shape]
-
-    def from_numpy(self, values: Any) -> None:
-        """Write all values."""
-        self._whole = np.asarray(values, self._whole.dtype)
-        everything = (slice(None),) * len(self.whole_shape)
-        self.domain.memory.write(self.array, everything, self._own_part())
-
-    def scatter(self, whole: NDArray | None) -> None:
-        """Take the values that the process of rank 0 gives."""
-        self.from_numpy(self.domain.processes.shared(whole))

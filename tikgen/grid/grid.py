@@ -14,11 +14,12 @@ from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_number, wh
 from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
-from tikgen.grid.field import Face, Field
+from tikgen.grid.field import Field
 from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
+from tikgen.grid.values import numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
@@ -188,11 +189,14 @@ class Grid:
         layout: Literal["first", "last"] = "first",
     ) -> Field:
         """Return a field that holds one value everywhere; it takes what :meth:`zeros` does."""
+        what = f"full of {dtype}"
 
         def fill(owned: NDArray) -> None:
-            owned[...] = value
+            owned[...] = spread(value, made.dtype, owned.shape, what)
 
-        return self._made(dtype, components, layout, fill)
+        made = self._made(dtype, components, layout, fill)
+        numbers_of(value, made.dtype, what)
+        return made
 
     def field(
         self,
@@ -213,21 +217,29 @@ class Grid:
             layout: whether the components of a vector come before the axes of the grid or behind.
 
         Raises:
-            GridError: if the shape or another argument does not fit.
+            GridError: if the shape or another argument does not fit. Functions are called when an
+                array of a field is used first; what they return shows then.
         """
         if callable(values):
             function = values
 
             def compute(owned: NDArray) -> None:
-                owned[...] = function(*np.ogrid[self.owned])
+                found = function(*np.ogrid[self.owned])
+                name = getattr(function, "__name__", "function")
+                if found is None:
+                    raise GridError(f"{name}() returned None; a field takes numbers from it")
+                what = f"a field of {computed.dtype} from {name}()"
+                owned[...] = spread(found, computed.dtype, owned.shape, what)
 
-            return self._made(dtype or "f32", components, layout, compute)
+            computed = self._made(dtype or "f32", components, layout, compute)
+            return computed
         array = np.asarray(values)
         made = self._made(
             dtype or str(array.dtype), components, layout, lambda owned: _put(owned, array, made)
         )
         if array.shape != made.whole_shape:
             raise GridError(f"a field of shape {made.whole_shape} takes no array of {array.shape}")
+        numbers_of(array, made.dtype, f"a field of {made.dtype}")
         return made
 
     def _made(
@@ -288,8 +300,9 @@ class Grid:
 
         Args:
             kernel: a kernel of :func:`tikgen.update`.
-            args: fields, one-element arrays and numbers in order. Values over faces are NumPy
-                arrays over the whole face, on every process.
+            args: fields, one-element arrays and numbers in order. Values over faces are contiguous
+                NumPy arrays over the whole face, on every process; later values count as well, in
+                each step, or where fields lie on a device, before each run and after its calls.
             kwargs: the same by name.
 
         Raises:
@@ -311,13 +324,17 @@ class Grid:
                 self._check(field, "swap")
         return made
 
-    def gather(self, field: Field | Face) -> NDArray | None:
+    def gather(self, field: Field) -> NDArray | None:
         """Return the whole array of a field on rank 0, None on others; all processes must call it.
 
         Raises:
-            GridError: if it is no field of this grid.
+            GridError: if it is no field of this grid, or processes gather different ones.
         """
         self._check(field, "gather")
+        numbers = self._domain.processes.all(field.number, "grid.gather(field)")
+        if len(set(numbers)) > 1:
+            told = ", ".join(map(str, numbers))
+            raise GridError(f"the processes gather different fields, by rank: {told}")
         return field.gathered()
 
     def scatter(self, field: Field, values: Any = None) -> None:
@@ -388,7 +405,7 @@ class Grid:
             print(*values, flush=True)
 
     def _check(self, field: Any, what: str) -> None:
-        if not isinstance(field, Field) and not (what == "gather" and isinstance(field, Face)):
+        if not isinstance(field, Field):
             raise GridError(f"{what} takes fields of the grid; got {type(field).__name__}")
         if field.domain is not self._domain:
             raise GridError(f"{what} takes fields of this grid; got one of {field.domain}")

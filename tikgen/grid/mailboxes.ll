@@ -30,6 +30,28 @@ define void @exchange(ptr %context) {
   ret void
 }
 
+; Copy boxes one behind the other. The context: how many they are, the address of the first one, and
+; of the memory that receives them.
+define void @take(ptr %context) {
+entry:
+  %count = load i64, ptr %context
+  %boxes_at = getelementptr i64, ptr %context, i64 1
+  %boxes = load ptr, ptr %boxes_at
+  %target_at = getelementptr i64, ptr %context, i64 2
+  %target = load ptr, ptr %target_at
+  br label %copy
+copy:
+  %n = phi i64 [ 0, %entry ], [ %next, %copy ]
+  %place = phi ptr [ %target, %entry ], [ %behind, %copy ]
+  %box = getelementptr [10 x i64], ptr %boxes, i64 %n
+  %behind = call ptr @move(ptr %box, ptr %place, i64 0)
+  %next = add i64 %n, 1
+  %is_more = icmp slt i64 %next, %count
+  br i1 %is_more, label %copy, label %done
+done:
+  ret void
+}
+
 ; Wait until the other process has done its part, copy, and say so, for each of some messages.
 define internal void @each(ptr %messages, i64 %count, i64 %awaited, i64 %takes_out, i64 %told) {
 entry:

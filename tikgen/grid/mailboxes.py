@@ -166,6 +166,19 @@ def fold(operation: str, values: Sequence[Any], target: Any) -> Job:
     return native_job([(function, _address(context))], (values, addresses, context, target))
 
 
+def is_native() -> bool:
+    """Return whether native code may copy."""
+    return not (native.problem() or thread_pool.problem())
+
+
+def taking(array: Any, boxes: Sequence[Box], target: Any) -> Job:
+    """Return the job that copies boxes of an array one behind the other into another array."""
+    rows = np.array([_described(array, box) for box in boxes], np.int64)
+    context = np.array([len(boxes), _address(rows), _address(target)], np.int64)
+    function = _library().address("take")
+    return native_job([(function, _address(context))], (array, rows, context, target))
+
+
 def native_job(functions: Sequence[tuple[int, int]], kept: Any) -> Job:
     """Return a job of native functions with their contexts.
 

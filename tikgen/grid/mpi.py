@@ -6,6 +6,7 @@ import ctypes
 import functools
 import importlib
 import os
+import sys
 import threading
 import time
 import weakref
@@ -23,6 +24,8 @@ NDArray = npt.NDArray[Any]
 # How often a process looks for messages before it sleeps; for how many seconds it does, and at most
 # where processes meet outside of steps.
 _YIELDS, _SLEEP, _LONGEST = 500, 5e-5, 2e-3
+# Seconds after which a process says for which call of the others it waits.
+_PATIENCE = 20.0
 
 
 def mpi() -> Any:
@@ -56,9 +59,9 @@ class MPITransport(Transport):
         self.rank, self.size = self._comm.Get_rank(), self._comm.Get_size()
         self.takes_device = takes_device()
 
-    def all(self, value: Any) -> list[Any]:
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
         """Return the values that the processes have, in their order."""
-        meet(self._comm)
+        meet(self._comm, awaited)
         return list(self._comm.allgather(value))
 
     def shared(self, value: Any) -> Any:
@@ -66,9 +69,9 @@ class MPITransport(Transport):
         meet(self._comm)
         return self._comm.bcast(value)
 
-    def all_bytes(self, own: NDArray, every: NDArray) -> None:
+    def all_bytes(self, own: NDArray, every: NDArray, awaited: str = "") -> None:
         """Write the bytes that each process has behind each other into ``every``."""
-        _wait([self._comm.Iallgather(own, every)])
+        _wait([self._comm.Iallgather(own, every)], note=_note(self._comm, awaited))
 
     def send(self, array: NDArray, other: int) -> None:
         """Send a contiguous array of the host to another process."""
@@ -124,25 +127,48 @@ def _free(requests: Sequence[Any]) -> None:
             request.Free()
 
 
-def _wait(requests: Sequence[Any], longest: float = _SLEEP) -> None:
-    """Wait until some requests are done: at first ready, then sleeping, as cores may be shared."""
+def _wait(requests: Sequence[Any], longest: float = _SLEEP, note: str = "") -> None:
+    """Wait until some requests are done: at first ready, then sleeping, as cores may be shared.
+
+    Args:
+        requests: the requests.
+        longest: how many seconds it sleeps at most.
+        note: what is said once if that takes long.
+    """
     test = mpi().Request.Testall
     for _ in range(_YIELDS):
         if test(requests):
             return
         os.sched_yield()
-    seconds = _SLEEP
+    seconds, late = _SLEEP, time.monotonic() + _PATIENCE
     while not test(requests):
+        if note and time.monotonic() > late:
+            print(note, file=sys.stderr, flush=True)
+            note = ""
         time.sleep(seconds)
         seconds = min(longest, 1.1 * seconds)  # About a tenth of what it has waited.
 
 
-def meet(comm: Any) -> None:
+def meet(comm: Any, awaited: str = "") -> None:
     """Wait until all processes of a communicator are here, as calls that block wait without sleep.
 
     They would take time from the processes that still compile, where these share cores.
+
+    Args:
+        comm: the communicator.
+        awaited: a call that all make, which is named if others keep this process waiting.
     """
-    _wait([comm.Ibarrier()], _LONGEST)
+    _wait([comm.Ibarrier()], _LONGEST, _note(comm, awaited))
+
+
+def _note(comm: Any, awaited: str) -> str:
+    """Return what a process says that waits for others to make a call."""
+    if not awaited:
+        return ""
+    return (
+        f"tikgen: rank {comm.rank} has waited {_PATIENCE:g} s in {awaited}, which all processes of "
+        "a grid have to call"
+    )
 
 
 def thread_problem() -> str:

@@ -77,7 +77,7 @@ class Points:
         found: NDArray = np.empty(self.shape, own.dtype)
         target = self.fitted(found)
         places = [self.owned(part) for part in parts]
-        every = processes.all(own[places[processes.rank][1]])
+        every = processes.all(own[places[processes.rank][1]], "field[...]")
         for (among, _), held in zip(places, every, strict=True):
             target[among] = held
         return found

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import hashlib
+import itertools
 import os
 import sys
 import traceback
@@ -39,9 +41,14 @@ class Processes:
         # Whether no two of them share a GPU, as far as they were asked.
         self.has_own_gpu = False
 
-    def all(self, value: Any) -> list[Any]:
-        """Return the values that the processes have, in their order."""
-        return [value] if self.size == 1 else self.transport.all(value)
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
+        """Return the values that the processes have, in their order.
+
+        Args:
+            value: that of this process.
+            awaited: a call that all make; a process that waits for long says so.
+        """
+        return [value] if self.size == 1 else self.transport.all(value, awaited)
 
     def difference(self, value: Any) -> tuple[int, Any, Any] | None:
         """Return the first rank whose value is not that of rank 0, with both values, or None."""
@@ -79,18 +86,38 @@ class Processes:
 
     def check(self, problem: str) -> None:
         """Raise ProgramError on all processes if one of them has a problem."""
-        if found := self._problem(problem):
+        if found := self._problem(self.all(problem)):
             raise ProgramError(found)
 
     def refuse(self, problem: str) -> None:
         """Raise GridError on all processes if one of them has a problem."""
-        if found := self._problem(problem):
+        if found := self._problem(self.all(problem)):
             raise GridError(found)
 
-    def _problem(self, problem: str) -> str:
-        for rank, found in enumerate(self.all(problem)):
+    def compare(self, what: str, text: str, problem: str = "", awaited: str = "") -> None:
+        """Raise ProgramError on all processes if one has a problem, or another text."""
+        if self.size == 1 or self._is_common(text + problem, awaited):
+            if problem:
+                raise ProgramError(problem)
+            return
+        problems, texts = zip(*self.all((problem, text)), strict=True)
+        if found := self._problem(problems):
+            raise ProgramError(found)
+        if found := different(texts):
+            raise ProgramError(f"the processes {what}: {found}")
+
+    def _is_common(self, text: str, awaited: str) -> bool:
+        """Return whether all processes have the same text."""
+        own = np.array([*hashlib.sha256(text.encode()).digest()], np.uint8)
+        every = np.empty((self.size, own.size), np.uint8)
+        self.transport.all_bytes(own, every, awaited)
+        return bool((every == own).all())
+
+    def _problem(self, problems: Sequence[str]) -> str:
+        for rank, found in enumerate(problems):
             if found:
-                return found if rank == self.rank or problem else f"rank {rank}: {found}"
+                is_own = rank == self.rank or problems[self.rank]
+                return found if is_own else f"rank {rank}: {found}"
         return ""
 
     @contextlib.contextmanager
@@ -110,6 +137,18 @@ class Processes:
             sys.stdout.flush()
             sys.stderr.flush()
         self.transport.end()
+
+
+def different(texts: Sequence[str]) -> str:
+    """Return where the text of a process differs from that of rank 0 first, or nothing."""
+    for rank, text in enumerate(texts):
+        if text != texts[0]:
+            lines = itertools.zip_longest(
+                texts[0].split("\n"), text.split("\n"), fillvalue="nothing more"
+            )
+            one, other = next(pair for pair in lines if pair[0] != pair[1])
+            return f"rank 0 has {one.strip()}, rank {rank} has {other.strip()}"
+    return ""
 
 
 def processes_of(comm: Any) -> Processes:

@@ -64,7 +64,7 @@ class TorchTransport(Transport):
             self._host, self._group = _own_groups(group)
             _close_graphs_first(torch.distributed)
 
-    def all(self, value: Any) -> list[Any]:
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
         """Return the values that the processes have, in their order."""
         found: list[Any] = [None] * self.size
         self._distributed.all_gather_object(found, value, group=self._host)
@@ -76,7 +76,7 @@ class TorchTransport(Transport):
         self._distributed.broadcast_object_list(found, self._ranks[0], group=self._host)
         return found[0]
 
-    def all_bytes(self, own: NDArray, every: NDArray) -> None:
+    def all_bytes(self, own: NDArray, every: NDArray, awaited: str = "") -> None:
         """Write the bytes that each process has behind each other into ``every``."""
         parts = list(self._tensor(every).view(self.size, -1))
         self._distributed.all_gather(parts, self._tensor(own), group=self._host)

@@ -45,15 +45,20 @@ class Transport(ABC):
     ends_all = False
 
     @abstractmethod
-    def all(self, value: Any) -> list[Any]:
-        """Return the values that the processes have, in their order."""
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
+        """Return the values that the processes have, in their order.
+
+        Args:
+            value: that of this process.
+            awaited: a call that all make; a transport may say that it waits for others to do so.
+        """
 
     @abstractmethod
     def shared(self, value: Any) -> Any:
         """Return the value that the process of rank 0 has."""
 
     @abstractmethod
-    def all_bytes(self, own: NDArray, every: NDArray) -> None:
+    def all_bytes(self, own: NDArray, every: NDArray, awaited: str = "") -> None:
         """Write the bytes that each process has behind each other into ``every``."""
 
     @abstractmethod
@@ -82,7 +87,7 @@ class Alone(Transport):
 
     name, rank, size = "none", 0, 1
 
-    def all(self, value: Any) -> list[Any]:
+    def all(self, value: Any, awaited: str = "") -> list[Any]:
         """Return the value of this process."""
         return [value]
 
@@ -90,7 +95,7 @@ class Alone(Transport):
         """Return the value."""
         return value
 
-    def all_bytes(self, own: NDArray, every: NDArray) -> None:
+    def all_bytes(self, own: NDArray, every: NDArray, awaited: str = "") -> None:
         """Copy the bytes."""
         every[...] = own
 

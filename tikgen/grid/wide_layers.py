@@ -32,6 +32,10 @@ class Step(Protocol):
     def arguments(self) -> Mapping[str, Any]:
         """Return its arguments by name, fields among them."""
 
+    @property
+    def renewing(self) -> Sequence[Part]:
+        """Return what belongs before each launch."""
+
     def over(self, region: Region) -> Part:
         """Return its launch for the points of a region."""
 
@@ -180,6 +184,7 @@ def _parts(domain: Domain, parts: Parts, widths: list[Widths], needs: Needs) -> 
     )
     regions = _regions(domain, parts[0], widths[0], needs)
     if regions and not isinstance(parts[0], Swap):
+        yield from parts[0].renewing
         begin, end = exchange.halves()
         inside, *sides = map(parts[0].over, regions)
         yield from (begin, inside, end, *sides)
@@ -187,7 +192,10 @@ def _parts(domain: Domain, parts: Parts, widths: list[Widths], needs: Needs) -> 
     else:
         yield exchange
     for part, own in zip(parts, widths, strict=True):
-        yield part if isinstance(part, Swap) else part.over(with_ghosts(domain, own))
+        if isinstance(part, Swap):
+            yield part
+        else:
+            yield from (*part.renewing, part.over(with_ghosts(domain, own)))
 
 
 def _regions(domain: Domain, first: Step | Swap, own: Widths, needs: Needs) -> list[Region]:

@@ -52,6 +52,17 @@ def save(state: State, path: PathLike, about: str) -> None:
         temporary.replace(path)
 
 
+def check_path(path: Any, where: str) -> None:
+    """Raise ProgramError unless something is the path of a file."""
+    if not isinstance(path, str | os.PathLike):
+        raise ProgramError(f"{where} takes the path of a file; got {type(path).__name__}")
+
+
+def name_of(path: Any) -> str:
+    """Return what processes compare of a path: the name, as each may have a folder of its own."""
+    return Path(path).name if isinstance(path, str | os.PathLike) else str(path)
+
+
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a checkpoint cannot be written there."""
     path = Path(path)

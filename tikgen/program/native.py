@@ -157,9 +157,10 @@ class NativeStepper(ByLaunchers):
 
 
 def _problem_of(plan: Plan) -> str:
-    """Return why processes need Python to do steps together, or an empty string."""
-    for node in plan.every_node() if plan.team is not None else ():
-        if isinstance(node, Choice) or (isinstance(node, Repeat) and node.until is not None):
+    """Return why steps need Python, or an empty string."""
+    for node in plan.every_node():
+        is_asked = isinstance(node, Choice) or (isinstance(node, Repeat) and node.until is not None)
+        if is_asked and plan.team is not None:
             return "processes agree about conditions within a step, which Python does"
         for job in plan.jobs(node) if isinstance(node, Task) else ():
             if job.native is None:

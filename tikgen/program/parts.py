@@ -10,7 +10,7 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.program.team import Held, Team, Work
+from tikgen.program.team import Team, Work
 from tikgen.template.arguments import Scalar
 
 # A function of the number of the step, or a value for each step.
@@ -63,8 +63,21 @@ class Composite(ABC):
 
     @property
     @abstractmethod
-    def held(self) -> tuple[Held, ...]:
-        """Return what holds arrays of its parts."""
+    def arguments(self) -> Mapping[str, Any]:
+        """Return what its kernel takes, by name: arrays, what holds them, and numbers."""
+
+    @property
+    @abstractmethod
+    def changing(self) -> Mapping[str, Changing]:
+        """Return the scalars that change with the step."""
+
+    @property
+    @abstractmethod
+    def described(self) -> str:
+        """Return in words what it is on all processes."""
+
+    def renew(self) -> None:  # noqa: B027
+        """Take the values of arrays that it copied, as they are before a run."""
 
     @property
     def scratch(self) -> tuple[Any, ...]:
@@ -197,12 +210,18 @@ def varying(bound: BoundKernel | Composite, **scalars: Changing) -> Varying | Co
         if name not in known:
             takes = ", ".join(known) or "no scalar"
             raise ProgramError(f"{bound.kernel.name} has no scalar {name!r}; it takes {takes}")
-        if not callable(value) and not (hasattr(value, "__len__") and not isinstance(value, str)):
+        if not callable(value) and not is_table(value):
             what = "takes a function of the step or a value for each step"
             raise ProgramError(f"scalar {name!r} {what}; got {_kind(value)}")
     if not scalars:
         raise ProgramError("varying takes scalars by name, such as dt=lambda step: 0.1/(step + 1)")
     return Varying(bound, scalars)
+
+
+def is_table(value: Any) -> bool:
+    """Return whether something has a value for each step."""
+    has_places = hasattr(value, "__len__") and hasattr(value, "__getitem__")
+    return has_places and not isinstance(value, str | Mapping)
 
 
 def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:

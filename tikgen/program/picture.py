@@ -12,12 +12,24 @@ from tikgen.program.team import Work
 from tikgen.template.arguments import Array
 
 
-def lines(listed: tuple[parts.Part, ...], slots: Slots, indent: str = "") -> Iterator[str]:
-    """Yield a line for each part, those within loops and conditions indented."""
+def lines(
+    listed: tuple[parts.Part, ...], slots: Slots, indent: str = "", *, shared: bool = False
+) -> Iterator[str]:
+    """Yield a line for each part, those within loops and conditions indented.
+
+    Args:
+        listed: the parts.
+        slots: the arrays.
+        indent: what a line begins with.
+        shared: whether only that is meant which is the same on all processes that share a grid.
+    """
+    inner = f"{indent}    "
     for part in listed:
         match part:
             case str():
                 yield f"{indent}{part}"
+            case BoundKernel() | parts.Varying() if shared:
+                pass  # It takes arrays that each process has for itself.
             case BoundKernel():
                 yield f"{indent}{_launch(part, slots, {})}"
             case parts.Varying():
@@ -27,6 +39,8 @@ def lines(listed: tuple[parts.Part, ...], slots: Slots, indent: str = "") -> Ite
                 yield f"{indent}swap {', '.join(pairs)}"
             case parts.Copy():
                 yield f"{indent}copy {_name(part.source, slots)} -> {_name(part.target, slots)}"
+            case parts.Composite() if shared:
+                yield f"{indent}{part.described}"
             case parts.Composite():
                 yield from lines(part.parts, slots, indent)
             case Work():
@@ -34,13 +48,13 @@ def lines(listed: tuple[parts.Part, ...], slots: Slots, indent: str = "") -> Ite
             case parts.Loop():
                 until = f", until {part.until}" if part.until is not None else ""
                 yield f"{indent}{part.times} times{until}:"
-                yield from lines(part.parts, slots, f"{indent}    ")
+                yield from lines(part.parts, slots, inner, shared=shared)
             case parts.When():
                 yield f"{indent}when {part.condition}:"
-                yield from lines(part.parts, slots, f"{indent}    ")
+                yield from lines(part.parts, slots, inner, shared=shared)
                 if part.otherwise:
                     yield f"{indent}otherwise:"
-                    yield from lines(part.otherwise, slots, f"{indent}    ")
+                    yield from lines(part.otherwise, slots, inner, shared=shared)
 
 
 def _launch(bound: BoundKernel, slots: Slots, varying: Any) -> str:

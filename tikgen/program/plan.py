@@ -16,7 +16,7 @@ from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
-from tikgen.program import parts, scalars
+from tikgen.program import agreement, parts, scalars
 from tikgen.program.slots import Slots, dtype_of, is_array
 from tikgen.program.team import Job, Team, Work, array_in
 from tikgen.template.views import is_contiguous
@@ -115,6 +115,7 @@ class Plan:
         starts: the arrangements with which a step can begin.
         team: the processes that do the steps together; None for this one alone.
         within: the plan of a program of which it does several steps; None if it is that.
+        composites: the parts that stand for others.
 
     Raises:
         ProgramError: if a part cannot run as it is written.
@@ -131,8 +132,13 @@ class Plan:
         self._tasks: dict[tuple[Task, Arrangement], Job] = {}
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
         self.team: Team | None = None if within is None else within.team
+        self.composites: list[parts.Composite] = []
         self._add_arrays(listed)
         slots.give_names()
+        for held in slots.held.values():
+            self._share(held.team)
+        if self.team is not None and within is None:
+            agreement.check_program(self.team, listed, slots)
         self.nodes = self._resolved(listed)
         self._check_swapped(self.nodes)
         self.first: Arrangement = tuple(range(len(slots.arrays)))
@@ -220,11 +226,14 @@ class Plan:
                     if is_array(value):
                         self.slots.add(value, name)
             elif isinstance(part, parts.Composite):
+                self.composites.append(part)
+                self._share(part.team)
+                for name, value in part.arguments.items():
+                    if is_array(array_in(value)):
+                        self.slots.add(value, name)
                 for array in part.scratch:
                     self.slots.add(array, "")
                 self._add_arrays(part.parts)
-                for held in part.held:
-                    self.slots.add(held, "")
             elif isinstance(part, parts.Copy):
                 for array, name in ((part.source, "source"), (part.target, "target")):
                     if not is_array(array_in(array)):
@@ -239,7 +248,6 @@ class Plan:
         found: list[Node] = []
         for part in listed:
             if isinstance(part, parts.Composite):
-                self._share(part.team)
                 found += self._resolved(part.parts)
             else:
                 found.append(self._node(part))
@@ -271,6 +279,11 @@ class Plan:
         assert isinstance(part, BoundKernel)
         return self._launch(part)
 
+    def renew(self) -> None:
+        """Have parts take the values of arrays that they copied."""
+        for part in self.composites:
+            part.renew()
+
     def _share(self, team: Team | None) -> None:
         """Have the steps done by a team, or raise ProgramError if another one does them."""
         if team is not None and self.team not in (None, team):
@@ -285,8 +298,7 @@ class Plan:
     def _exchange(self, part: parts.Swap) -> Exchange:
         slots, pairs = self.slots, []
         for one, other in part.pairs:
-            pair = slots.number_of(one, "swap"), slots.number_of(other, "swap")
-            slots.check_equal(*pair, "swap")
+            pair = slots.pair_of(one, other, "swap")
             pairs.append(pair)
         further = [partner for pair in pairs for partner in slots.partners(*pair)]
         return Exchange((*pairs, *further))

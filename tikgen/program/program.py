@@ -16,7 +16,7 @@ from tikgen import registry
 from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
-from tikgen.program import checkpoints, picture, running, together, zarr_checkpoints
+from tikgen.program import agreement, checkpoints, picture, running, saving
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import graph_of
@@ -59,8 +59,9 @@ class Program:
 
     Raises:
         ProgramError: if a part cannot run as it is written: arrays that are swapped differ, were
-            made before the last ``ti.init``, or share memory with others; a name is unknown; or
-            ``native=True`` is not possible.
+            made before the last ``ti.init``, or share memory with others; a name is unknown, or
+            ``e`` or ``pi``; ``native=True`` is not possible; or processes that share a grid make
+            different programs.
     """
 
     def __init__(
@@ -72,6 +73,9 @@ class Program:
         temporal_blocking: bool | None = None,
         **names: Any,
     ) -> None:
+        for option, value in (("native", native), ("temporal_blocking", temporal_blocking)):
+            if value not in (None, True, False):
+                raise ProgramError(f"{option} takes None, True or False; got {value!r}")
         listed = parts_of(parts)
         if not listed:
             raise ProgramError("a program takes at least one part")
@@ -87,12 +91,8 @@ class Program:
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
         self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
-        if temporal_blocking not in (None, True, False):
-            raise ProgramError(
-                f"temporal_blocking takes None, True or False; got {temporal_blocking!r}"
-            )
         self._native, self._blocking = native, temporal_blocking
-        self._lock = threading.Lock()
+        self._lock, self._worker = threading.Lock(), 0
         stepper, self._why = self._made_stepper()
         team = self._plan.team
         if team and isinstance(stepper, SeveralStepper) and not stepper.is_of_use(team):
@@ -199,18 +199,18 @@ class Program:
             minutes: ``checkpoint`` is written every so many minutes as well.
 
         Raises:
-            ProgramError: if an argument does not fit, an array was freed, moved or resized since
-                the program was made, ``watch`` does not hold, or ``checkpoint`` cannot be written;
-                the arrays then hold the values after that step.
+            ProgramError: if an argument does not fit, or differs between processes that share a
+                grid; an array was freed, moved or resized since the program was made; ``watch``
+                does not hold, or ``checkpoint`` cannot be written: the arrays then hold the values
+                after that step.
             Terminated: a SystemExit, after SIGTERM, once ``checkpoint`` is written.
         """
         before = self._walk.steps
-        team = self._plan.team
-        progress = progress and (team is None or team.rank == 0)
         wanted = running.Wanted(
             steps, every, call, until, check_every, most, progress, watch, checkpoint, minutes
         )
-        with self._working():
+        with self._working(wanted.described, runs=True):
+            wanted.checked()
             start = time.perf_counter()
             try:
                 return running.run(self._walk, wanted, lambda: self._called(call), self.save)
@@ -223,6 +223,7 @@ class Program:
         if call is not None:
             with contextlib.nullcontext() if team is None else team.ending_together():
                 call(self)
+            self._plan.renew()
 
     def _record(self, start: float, steps: int) -> None:
         """Record a run for traces."""
@@ -242,13 +243,17 @@ class Program:
 
         This copies the arrays that swaps left in each other's places, and nothing else.
         """
-        with self._working():
+        with self._working("settle()"):
             states.settle(self._walk, self._slots)
 
     def state(self) -> State:
-        """Return copies of all values by name, and the number of steps."""
-        self.check()
-        return states.state_of(self._walk, self._slots)
+        """Return copies of all values by name, and the number of steps.
+
+        Raises:
+            ProgramError: if another thread runs the program.
+        """
+        with self._reading():
+            return states.state_of(self._walk, self._slots)
 
     def restore(self, found: State) -> None:
         """Go back to a state: each array then holds the values of its own name.
@@ -262,7 +267,7 @@ class Program:
         """
         if not isinstance(found, State):
             raise ProgramError(f"restore takes what state() returned; got {type(found).__name__}")
-        with self._working():
+        with self._working("restore(...)"):
             states.restore(self._walk, self._slots, found)
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -273,19 +278,14 @@ class Program:
         Args:
             path: the file: of HDF5 if its name ends in ``.h5`` or ``.hdf5``, which needs the extra
                 ``hdf5``; a store of Zarr if it ends in ``.zarr``, to which all processes of a grid
-                write at once, each its own part; else of NumPy's format npz.
+                write at once, each its own part; else of NumPy's format npz. Of processes that
+                share a grid, the path of rank 0 counts.
 
         Raises:
-            ProgramError: if the file cannot be written.
+            ProgramError: if the file cannot be written, or another thread runs the program.
         """
-        if zarr_checkpoints.is_store(path):
-            self.check()
-            zarr_checkpoints.save(self._walk, self._slots, self._plan.team, path, str(self))
-        elif self._plan.team is not None:
-            self.check()
-            together.save(self._walk, self._slots, self._plan.team, path, str(self))
-        else:
-            checkpoints.save(self.state(), path, str(self))
+        with self._reading(f"save({checkpoints.name_of(path)!r})"):
+            saving.save(self._walk, self._slots, self._plan.team, path, str(self))
 
     def load(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
         """Go back to the state in a file that :meth:`save` wrote, in another process as well.
@@ -301,19 +301,9 @@ class Program:
             ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
                 names, dtypes or shapes.
         """
-        with self._working():
-            team = self._plan.team
-            if missing_ok:
-                is_there = zarr_checkpoints.exists(path)
-                if not (is_there if team is None else team.shared(is_there)):
-                    return False
-            if zarr_checkpoints.is_store(path):
-                zarr_checkpoints.load(self._walk, self._slots, team, path)
-            elif team is not None:
-                together.load(self._walk, self._slots, team, path)
-            else:
-                states.restore(self._walk, self._slots, checkpoints.load(path, self._slots))
-        return True
+        name = checkpoints.name_of(path)
+        with self._working(f"load({name!r}, missing_ok={missing_ok})"):
+            return saving.load(self._walk, self._slots, self._plan.team, path, missing_ok)
 
     def reference(self, steps: int) -> dict[str, Any]:
         """Return the values of every name after further steps, computed by NumPy.
@@ -325,10 +315,10 @@ class Program:
             ProgramError: if ``steps`` is no whole number of 0 or more.
             TemplateError: if a kernel has no reference.
         """
-        count = running.Wanted(steps=steps).total
-        self.check()
-        self._walk.check_tables(count)
-        return references.reference(self._walk, self._slots, count)
+        with self._reading(f"reference({steps})"):
+            count = running.Wanted(steps=steps).checked().total
+            self._walk.check_tables(count)
+            return references.reference(self._walk, self._slots, count)
 
     def verify(self, steps: int = 3) -> Verified:
         """Compare each launch of further steps with its reference, then put all arrays back.
@@ -338,8 +328,8 @@ class Program:
         Raises:
             ProgramError: if ``steps`` is no whole number of 0 or more.
         """
-        count = running.Wanted(steps=steps).total
-        with self._working():
+        with self._working(f"verify({steps})"):
+            count = running.Wanted(steps=steps).checked().total
             self._walk.check_tables(count)
             return references.verify(self._walk, self._slots, count)
 
@@ -367,16 +357,49 @@ class Program:
         return registry.call("export", kernels, path, archs, graphs=graphs, **options)
 
     @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Refuse two runs at once, and arrays that changed."""
+    def _working(self, call: str, runs: bool = False) -> Iterator[None]:
+        """Refuse two calls at once, arrays that changed, and processes that call other things.
+
+        Args:
+            call: what is called, with its arguments.
+            runs: whether it does steps.
+        """
         if not self._lock.acquire(blocking=False):
             raise ProgramError("the program is running already")
+        self._worker = threading.get_ident()
         try:
-            self.check()
+            self._check_all(call, runs)
             yield
         finally:
             self._walk.stepper.finish()
+            self._worker = 0
             self._lock.release()
+
+    @contextmanager
+    def _reading(self, call: str = "") -> Iterator[None]:
+        """Refuse to read values that another thread changes; what a run calls may read them."""
+        if self._worker == threading.get_ident():
+            self._check_all(call)
+            yield
+        else:
+            with self._working(call):
+                yield
+
+    def _check_all(self, call: str, runs: bool = False) -> None:
+        """Raise ProgramError if it cannot run now, or other processes call something else."""
+        team = self._plan.team
+        if team is None or not call:
+            self.check()
+        else:
+            runtime.refuse_fork("the program")
+            problem = ""
+            try:
+                self.check()
+            except TikgenError as error:
+                problem = str(error)
+            functions = self._plan.composites if runs else []
+            agreement.check_call(team, call, problem, self._slots, functions, self.steps)
+        self._plan.renew()
 
     def check(self) -> None:
         """Raise ProgramError if it cannot run now, since an array or Taichi changed."""

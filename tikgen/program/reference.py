@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +16,7 @@ from tikgen.program.plan import Arrangement, Call, Plan, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.team import Job
 from tikgen.program.walk import Walk
 from tikgen.taichi import arrays
 from tikgen.template.arguments import Array
@@ -63,7 +64,7 @@ class ReferenceStepper(PythonStepper):
         super().__init__(plan)
         self._slots = slots
         self.values = [np.array(arrays.to_host(array)) for array in slots.arrays]
-        self._tasks: dict[tuple[Task, tuple[int, ...]], Callable[[], None]] = {}
+        self._tasks: dict[tuple[Task, tuple[int, ...]], Job] = {}
 
     def launch(self, call: Call, step: int) -> None:
         """Compute what the launch writes."""
@@ -84,8 +85,8 @@ class ReferenceStepper(PythonStepper):
         numbers = tuple(at[n] if n < len(at) else n for n in task.slots)
         if (task, numbers) not in self._tasks:
             values = [self.values[number] for number in numbers]
-            self._tasks[task, numbers] = task.work.made_for(values).run
-        self._tasks[task, numbers]()
+            self._tasks[task, numbers] = task.work.made_for(values)
+        self._tasks[task, numbers].run()
 
     def value_of(self, flag: Flag) -> bool:
         """Return whether a condition held when it was last computed."""

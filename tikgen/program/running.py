@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import os
 import signal
 import threading
 import time
@@ -14,9 +13,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+import numpy as np
+
 from tikgen.errors import ProgramError
 from tikgen.program import costs
-from tikgen.program.checkpoints import PathLike
+from tikgen.program.checkpoints import PathLike, check_path, name_of
 from tikgen.program.ending import Ending
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
@@ -39,11 +40,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The arguments of :meth:`Program.run`, checked.
-
-    Raises:
-        ProgramError: if they do not fit together.
-    """
+    """The arguments of :meth:`Program.run`."""
 
     steps: int | None
     every: int | None = None
@@ -56,7 +53,8 @@ class Wanted:
     checkpoint: PathLike | None = None
     minutes: float | None = None
 
-    def __post_init__(self) -> None:
+    def checked(self) -> Wanted:
+        """Return them; raise ProgramError if they do not fit together."""
         for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
             value = getattr(self, name)
             if value is None:
@@ -77,14 +75,25 @@ class Wanted:
             raise ProgramError("every and call belong together: every=100, call=function")
         if self.call is not None and not callable(self.call):
             raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
-        if self.checkpoint is not None and not isinstance(self.checkpoint, str | os.PathLike):
-            got = type(self.checkpoint).__name__
-            raise ProgramError(f"checkpoint takes the path of a file; got {got}")
+        if not isinstance(self.progress, bool | np.bool_):
+            raise ProgramError(f"progress takes True or False; got {self.progress!r}")
+        if self.checkpoint is not None:
+            check_path(self.checkpoint, "checkpoint")
         if self.minutes is not None:
             if self.checkpoint is None:
                 raise ProgramError("minutes belongs to checkpoint: checkpoint='run.npz'")
             if not _is_time(self.minutes):
                 raise ProgramError(f"minutes takes a number greater than 0; got {self.minutes!r}")
+        return self
+
+    @property
+    def described(self) -> str:
+        """Return the call with the arguments that all processes have in common."""
+        names = ("steps", "every", "until", "check_every", "most", "watch", "checkpoint", "minutes")
+        given = {name: value for name in names if (value := getattr(self, name)) is not None}
+        if self.checkpoint is not None:
+            given["checkpoint"] = name_of(self.checkpoint)
+        return f"run({', '.join(f'{name}={value}' for name, value in given.items())})"
 
     @property
     def total(self) -> int:
@@ -132,6 +141,8 @@ def run(
                 if reached:
                     break
             ending.keep()
+        if until and walk.steps == first:  # No step, after which it would have been checked.
+            reached = walk.holds(until)
         ending.agree()
         ending.keep()
     return Run(walk.steps - first, time.perf_counter() - began, reached)
@@ -191,7 +202,8 @@ class _Interrupts:
 @contextlib.contextmanager
 def _shown(walk: Walk, wanted: Wanted) -> Iterator[Callable[[int], None]]:
     """Show a bar if it is wanted; give the function that takes how many steps were done."""
-    if not wanted.progress:
+    team = walk.plan.team
+    if not wanted.progress or (team is not None and team.rank > 0):
         yield lambda done: None
         return
     with rates(wanted.total, costs.bytes_a_step(walk.plan)) as show:

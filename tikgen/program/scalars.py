@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -10,6 +11,7 @@ import numpy as np
 from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, TikgenError
 from tikgen.expression import Assignments, Expression
+from tikgen.expression.tree import CONSTANTS
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.builder import build
 from tikgen.program.slots import Slots, described, dtype_of
@@ -39,6 +41,8 @@ def assigned(text: str, slots: Slots) -> BoundKernel:
         ProgramError: if a name is unknown, or is no one-element array or number.
     """
     what = f"the assignment {text!r}"
+    if "=" not in re.sub("[=<>!]=", "", text):
+        raise ProgramError(f"{what} has no =; write what it changes, as in 'n = n + 1'")
     parsed = _parsed(Assignments, text)
     for name in parsed.outputs:
         if name in slots.constants:
@@ -62,6 +66,10 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
     expression = _parsed(Expression, text)
     if FLAG in expression.names:
         raise ProgramError(f"{what}: the name {FLAG!r} is used by the program; choose another")
+    if slots.constants.keys() >= set(expression.names):
+        used = dict.fromkeys(str(n.value) for n in expression.node.nodes if n.op == "constant")
+        told = "".join(f"; {name} is {CONSTANTS[name]:.6g} in every text" for name in used)
+        raise ProgramError(f"{what} reads no array, so that it never changes{told}")
     flag = _made_flag(_dtype(expression.names, what, slots))
     parsed = Assignments(((FLAG, expression),))
     return _bound(parsed, what, slots, {FLAG: flag.array}), flag

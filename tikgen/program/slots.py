@@ -11,6 +11,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.errors import ProgramError, near
+from tikgen.expression.tree import CONSTANTS
 from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
 from tikgen.template.views import is_contiguous, share_elements, span_of
@@ -35,6 +36,9 @@ class Slots:
         for name, value in named.items():
             if not name.isidentifier():
                 raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
+            if name in CONSTANTS:
+                known = f"{CONSTANTS[name]:.6g}"
+                raise ProgramError(f"{name!r} is {known} in every text; choose another name")
             if isinstance(value, int | float | np.integer | np.floating):
                 self.constants[name] = value.item() if isinstance(value, np.generic) else value
             elif not is_array(array_in(value)):
@@ -94,7 +98,7 @@ class Slots:
             if number not in named and used_as:
                 by_argument.setdefault(used_as, []).append(number)
         for argument, numbers in by_argument.items():
-            taken = argument in self.names or argument in self.constants
+            taken = any(argument in names for names in (self.names, self.constants, CONSTANTS))
             if len(numbers) == 1 and not taken:
                 self.names[argument] = numbers[0]
                 continue
@@ -120,17 +124,29 @@ class Slots:
                 f"{name!r} may be {' or '.join(several)}; "
                 f"give the array a name of its own: Program([...], {name}=array)"
             )
+        if name in self.constants:
+            value = self.constants[name]
+            raise ProgramError(f"{name!r} is the number {value}, which never changes")
         takes = ", ".join([*self.names, *self.constants]) or "none"
         hint = near(name, [*self.names, *self.constants])
         raise ProgramError(f"the name {name!r} is unknown.{hint} Known: {takes}")
 
+    def pair_of(self, one: Any, other: Any, what: str) -> tuple[int, int]:
+        """Return the numbers of two arrays that kernels take, and that are alike."""
+        try:
+            pair = self.number_of(one, what), self.number_of(other, what)
+        except ProgramError:
+            known = array_in(one), array_in(other)
+            if all(map(is_array, known)) and _layout(known[0]) != _layout(known[1]):
+                raise _unlike(what, *map(described, known)) from None
+            raise
+        self.check_equal(*pair, what)
+        return pair
+
     def check_equal(self, one: int, other: int, what: str) -> None:
         """Raise ProgramError unless two arrays have one kind, dtype, shape and layout."""
         if _layout(self.arrays[one]) != _layout(self.arrays[other]):
-            raise ProgramError(
-                f"{what} takes arrays of one kind, dtype, shape and layout; got "
-                f"{self._shown(one)} and {self._shown(other)}"
-            )
+            raise _unlike(what, self._shown(one), self._shown(other))
 
     def partners(self, one: int, other: int) -> list[tuple[int, int]]:
         """Return pairs of reshaped arrays that change places when two arrays do.
@@ -191,6 +207,12 @@ class Slots:
                     f"array {name!r} was freed, moved or resized since the program was made, and "
                     f"is {described(array)} now; make the program again"
                 )
+
+
+def _unlike(what: str, one: str, other: str) -> ProgramError:
+    return ProgramError(
+        f"{what} takes arrays of one kind, dtype, shape and layout; got {one} and {other}"
+    )
 
 
 def is_array(value: Any) -> bool:

@@ -31,6 +31,16 @@ class Team(Protocol):
     def check(self, problem: str) -> None:
         """Raise ProgramError on all processes if one of them has a problem, which is not empty."""
 
+    def compare(self, what: str, text: str, problem: str = "", awaited: str = "") -> None:
+        """Raise ProgramError on all processes if one has a problem, or another text.
+
+        Args:
+            what: what the processes do if they have different texts.
+            text: what all have to have in common, in lines.
+            problem: what is wrong on this process, or nothing.
+            awaited: a call that all make; a process that waits for long says so.
+        """
+
     def greatest(self, values: Sequence[float]) -> list[float]:
         """Return the greatest of each of some numbers among all processes."""
 
@@ -46,6 +56,11 @@ class Held(ABC):
 
     With a team, it is a part of a whole array.
     """
+
+    @property
+    @abstractmethod
+    def team(self) -> Team | None:
+        """Return the processes that have such parts; None for this one alone."""
 
     @property
     @abstractmethod

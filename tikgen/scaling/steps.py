@@ -157,7 +157,7 @@ def grid_of(program: Program) -> tuple[Extents, tuple[bool, ...], Extents]:
 def domain_of(program: Program) -> Domain:
     """Return the grid of a program, as a process has it."""
     for part in steps_of(program.parts):
-        for field in part.held:
+        for field in part.arguments.values():
             if isinstance(field, Field):
                 return field.domain
     raise GridError("scaling takes a program of kernels that grid.bind bound")

@@ -1,0 +1,49 @@
+"""Numbers that users give for fields, checked."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.dtypes import DType
+from tikgen.errors import GridError
+
+NDArray = npt.NDArray[Any]
+
+
+def numbers_of(values: Any, dtype: DType, what: str) -> NDArray:
+    """Return numbers that a dtype holds; raise GridError where some do not fit.
+
+    Floats are rounded, and fractions cut off for integers, as NumPy does.
+
+    Args:
+        values: what NumPy takes for an array.
+        dtype: the dtype.
+        what: what takes them, in words.
+    """
+    found = np.asarray(values)
+    if found.dtype.kind not in "biuf":
+        got = type(values).__name__ if found.dtype.kind == "O" else found.dtype.name
+        raise GridError(f"{what} takes real numbers; got {'None' if values is None else got}")
+    if found.dtype != dtype.numpy and not dtype.is_float and found.size:
+        limits = np.iinfo(dtype.numpy)
+        least, most = found.min().item(), found.max().item()
+        if not (limits.min <= least and most <= limits.max):
+            raise GridError(
+                f"{what} takes numbers of {dtype}, from {limits.min} to {limits.max}; got numbers "
+                f"from {least} to {most}"
+            )
+    return found
+
+
+def spread(values: Any, dtype: DType, shape: tuple[int, ...], what: str) -> NDArray:
+    """Return numbers of a shape; raise GridError where they do not fit, or do not broadcast."""
+    found = numbers_of(values, dtype, what)
+    try:
+        return np.broadcast_to(found, shape)
+    except ValueError:
+        raise GridError(
+            f"{what} takes an array of shape {shape}, or one that broadcasts; got {found.shape}"
+        ) from None
