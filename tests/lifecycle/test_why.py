@@ -63,9 +63,9 @@ def test_a_parameter_that_differs_is_named_with_both_values() -> None:
 
 def test_a_variant_that_was_not_built_yet_is_explained() -> None:
     tikgen.build("stencil", dim=1)
-    cause = tikgen.why("stencil", dim=1, dtype="f64")
+    cause = tikgen.why("stencil", dim=1, boundary="clamp")
     assert "would be built" in str(cause)
-    assert fields(cause) == {"problem parameter dtype": ("f64", "f32")}
+    assert fields(cause) == {"problem parameter boundary": ("'clamp'", "'interior'")}
     baked = tikgen.why("stencil", dim=1, shape=(40,))
     assert fields(baked)["size n0"] == ("40", "unset")
     same = tikgen.why("stencil", dim=1, order=2)
