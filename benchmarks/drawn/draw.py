@@ -18,13 +18,21 @@ LEAST = 100
 MOST_LONG_DOUBLES = 300_000_000
 ORDERS = (2, 4, 6, 8)
 BOUNDARIES = ("interior", "zero", "clamp", "periodic")
-# Equations of fields u and v, with the numbers in them.
+# Equations of fields u and v, with the numbers in them; half of the works have a system of drawn
+# ones instead.
 EQUATIONS = {
     "heat": "u' = u + 0.05*lap(u)",
     "advection": "u' = u + 0.02*lap(u) - 0.1*v*dx(u)",
     "wave": "q = 2*u - v + 0.05*lap(u)",
     "reaction": "u' = u + 0.05*lap(u) - u*v*v; v' = v + 0.02*lap(v) + u*v*v - 0.1*v",
 }
+
+# Terms of drawn equations, which stay finite.
+TERMS = (
+    *("lap({f})", "lap({f})", "dx({f})", "{f}*dx({g})", "{f}*lap({g})", "{f}*{g}", "{f}*{f}*{g}"),
+    *("sqrt(abs({f}) + 1)", "max({f}, {g})", "exp(-abs({f}))", "where({f} > {g}, {f}, 2*{g})"),
+    "{f}/(1 + abs({g}))",
+)
 
 
 def drawn_works(seed: int, machine: Machine) -> Iterator[Work]:
@@ -118,10 +126,27 @@ def _stencil(rng: Random, machine: Machine) -> Work:
 def _update(rng: Random, machine: Machine) -> Work:
     dim, order, boundary = int(rng.integers(1, 4)), int(rng.choice(ORDERS)), rng.choice(BOUNDARIES)
     name = str(rng.choice(list(EQUATIONS)))
+    equations = EQUATIONS[name]
+    if rng.random() < 0.5:
+        name = equations = _equations(rng)
     shape = _shape(rng, _count(rng, machine, 0.5), dim, order + 1)
-    problem = {"equations": EQUATIONS[name], "dim": dim, "order": order}
+    problem = {"equations": equations, "dim": dim, "order": order}
     problem |= {"boundary": str(boundary), "dtype": _float(rng)}
     return _work("update", f"{name} of order {order}, {boundary}", machine, problem, shape)
+
+
+def _equations(rng: Random) -> str:
+    """Return equations of one to three fields, the first of which has a Laplacian."""
+    fields = list("uvw")[: int(rng.integers(1, 4))]
+    found = []
+    for number, field in enumerate(fields):
+        text = "lap(u)" if number == 0 else ""
+        for _ in range(int(rng.integers(int(number > 0), 4))):
+            f, g = rng.choice(fields, 2)
+            term = str(rng.choice(TERMS)).format(f=f, g=g)
+            text += (str(rng.choice([" + ", " - "])) if text else "") + term
+        found.append(f"{field}' = {field} + 0.01*({text})")
+    return "; ".join(found)
 
 
 def _reduce(rng: Random, machine: Machine) -> Work:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -22,6 +23,18 @@ FIRST = {
     4: (0, 2 / 3, -1 / 12),
     6: (0, 3 / 4, -3 / 20, 1 / 60),
     8: (0, 4 / 5, -1 / 5, 4 / 105, -1 / 280),
+}
+# What drawn equations call, for one number and for arrays of NumPy.
+FUNCTIONS: dict[str, Any] = {
+    "sqrt": math.sqrt,
+    "exp": math.exp,
+    "where": lambda condition, one, other: one if condition else other,
+}
+OF_ARRAYS: dict[str, Any] = {
+    "sqrt": np.sqrt,
+    "exp": np.exp,
+    "where": np.where,
+    "max": np.maximum,
 }
 Terms = list[tuple[float, tuple[int, ...]]]
 Step = Callable[..., object]
@@ -108,9 +121,11 @@ def array_text(work: Work, names: list[str]) -> str:
     return "\n".join(lines)
 
 
-def on_arrays(work: Work, a: Arguments, padded: Callable[[Any], Any]) -> Step:
-    """Return the function of :func:`array_text`."""
-    space: dict[str, Any] = {"padded": padded}
+def on_arrays(
+    work: Work, a: Arguments, padded: Callable[[Any], Any], functions: dict[str, Any]
+) -> Step:
+    """Return the function of :func:`array_text`, which calls others by name."""
+    space: dict[str, Any] = {"padded": padded, **functions}
     exec(array_text(work, list(a)), space)
     found: Step = space["step"]
     return found
@@ -120,24 +135,28 @@ def numpy_step(work: Work, a: Arguments) -> Step:
     """Return a function of NumPy's arrays."""
     mode = {"periodic": "wrap", "clamp": "edge", "zero": "constant", "interior": ""}
     how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
-    return on_arrays(work, a, lambda array: np.pad(array, reach, how))
+    return on_arrays(work, a, lambda array: np.pad(array, reach, how), OF_ARRAYS)
 
 
 def torch_step(work: Work, a: Arguments) -> Step:
     """Return a function of tensors."""
+    import torch
     from torch.nn.functional import pad
 
     mode = {"periodic": "circular", "clamp": "replicate", "zero": "constant", "interior": ""}
     how, reach = mode[work.problem["boundary"]], work.problem["order"] // 2
     widths = [reach] * (2 * work.problem["dim"])
-    return on_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0])
+    functions = {name: getattr(torch, name) for name in ("sqrt", "exp", "where")}
+    functions["max"] = torch.maximum
+    return on_arrays(work, a, lambda array: pad(array[None, None], widths, how)[0, 0], functions)
 
 
 def numba_step(work: Work, a: Arguments) -> Step:
     """Return parallel loops: the interior apart, so that its rows are vectorised."""
     import numba
 
-    space: dict[str, Any] = {"prange": numba.prange, "np": np}
+    space: dict[str, Any] = {"prange": numba.prange, "np": np, **FUNCTIONS}
+    space["where"] = numba.njit(FUNCTIONS["where"])
     exec(numba_text(work, list(a)), space)
     found: Step = numba.njit(parallel=True, fastmath=True)(space["step"])
     return found

@@ -53,7 +53,7 @@ def test_loops_for_numba_are_those_of_the_references(drawn: Any) -> None:
     for work in itertools.islice(works, 8):
         arguments = work.arguments()
         expected = work.expected(arguments)
-        space: dict[str, Any] = {"prange": range, "np": np}
+        space: dict[str, Any] = {"prange": range, "np": np, **grids.FUNCTIONS}
         exec(grids.numba_text(work, list(arguments)), space)
         space["step"](*arguments.values())
         for name, values in expected.items():
