@@ -48,8 +48,8 @@ from .statements import (
 MOST_AT_ENDS = 256
 # Operations where rows at the faces of a box are computed as others are. Heat then took 0.77 of the
 # time, and 0.6 with order 8; the kernel took 1.3 and 1.8 of the time to compile. Four fields with
-# 100 operations took 0.65 of the time on 48 x 48 x 48 points, and 1.4 of it to compile. In 2D, where
-# few rows are such, 0.7 to 1.3.
+# 100 operations took 0.65 of the time on 48 x 48 x 48 points, and 1.4 of it to compile. In 2D few
+# rows are such: 0.7 to 1.3 of the time.
 MOST_AT_FACES = 128
 # Copies of rows, which take long to compile: with 64, two coupled equations of order 8 took 4 s.
 MOST_PATCHES = 64
