@@ -63,7 +63,9 @@ def torch(ti_arch: str) -> Any:
 @pytest.mark.parametrize("name", TEMPLATES)
 def test_templates_agree_with_their_reference(ti_arch: str, name: str) -> None:
     # Ring waits for messages, and is refused.
-    assert compare(name, DIRECT, 2, ["takes fields", "it waits"]) or name == "ring"
+    # What LLVM does not inline is given the arguments, as it is where an update has many rules.
+    refusals = ["takes fields", "it waits", "its arguments"]
+    assert compare(name, DIRECT, 2, refusals) or name == "ring"
 
 
 @pytest.mark.parametrize(("name", "params", "given"), WORKS)

@@ -272,7 +272,7 @@ CALL = """\
 
 @pytest.mark.parametrize("is_behind", [False, True])
 def test_functions_of_the_code_may_be_called(is_behind: bool) -> None:
-    declared = MOST.partition("\n{")[0] + ";\n"
+    declared = MOST.partition("\n{")[0].replace("max_i64(", "max_i64\n(") + "\n;\n"
     body = SERIAL.replace("BODY", CALL.replace("ARGUMENT", "5"))
     before, entry = body[: body.index(".visible")], body[body.index(".visible") :]
     unused = MOST.replace("max_i64", "min_i64")

@@ -22,7 +22,7 @@ _BLOCK = re.compile(r"\.maxntid\s+(\d+), 1, 1")
 _CALL = re.compile(r"^\s*(?:@!?%p\d+\s+)?call(?:\.uni)?\b(?:\s*\([^)]*\)\s*,)?\s*([^\s,;]*)", re.M)
 # What the code calls and LLVM left as a function, and that it is declared before.
 _FUNCTION = re.compile(
-    r"^(?:\.(?:visible|weak) )?\.func\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)\([^)]*\)"
+    r"^(?:\.(?:visible|weak) )?\.func\s+(?:\([^)]*\)\s*)?(?P<name>[\w$]+)\s*\([^)]*\)"
     r"(?:\s*;|[^;{]*\{.*?^\}$)",
     re.M | re.S,
 )
