@@ -82,7 +82,10 @@ def leaves_range(x: np.ndarray, axis: int | None, work: np.dtype) -> np.ndarray:
         info = np.finfo(work)
         above = np.sum(np.maximum(size, 0), axis=axis) >= np.log2(float(info.max))
         below = np.sum(np.minimum(size, 0), axis=axis) <= np.log2(float(info.tiny))
+        # A number of f64 that is infinite in an accumulator of f32 is NaN times 0.
+        becomes_infinite = np.isfinite(x) & ~np.isfinite(x.astype(work))
     decided = np.any(x == 0, axis=axis) | ~np.all(np.isfinite(x), axis=axis)
+    decided &= ~np.any(becomes_infinite, axis=axis)
     return np.atleast_1d((above | below) & ~decided)
 
 

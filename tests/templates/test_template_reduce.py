@@ -446,6 +446,15 @@ def test_a_product_with_a_0_is_0_in_whatever_order(
     assert np.isnan(out).any()
 
 
+def test_a_factor_beyond_the_accumulator_leaves_a_product_with_a_0_open() -> None:
+    """Verification met 1e308 and 0 with an accumulator of f32: infinity times 0."""
+    kernel = tikgen.build("reduce", op="prod", dim=1, dtype="f64", accumulator="f32")
+    for factor in (1e30, 1e308):
+        given, exact = {"x": np.array([0.0, factor])}, {"out": np.zeros(1)}
+        allowed = kernel.template.tolerance(kernel.problem, given, exact)["out"]
+        assert np.isinf(allowed) == (factor == 1e308)
+
+
 @pytest.mark.parametrize("dtype", ["f32", "u8"])
 def test_what_another_line_holds_decides(dtype: str, rng: Any) -> None:
     """A line that begins with an element of another one is wrong for drawn data."""

@@ -56,7 +56,7 @@ def narrowed(values: np.ndarray, dtype: Any) -> np.ndarray:
 def fractions(error: np.ndarray, limit: np.ndarray) -> np.ndarray:
     """Return each error as a fraction of its limit; 0 for an infinite limit."""
     fraction = np.where(error == 0, 0, np.inf).astype(np.longdouble)
-    fraction = np.divide(error, limit, out=fraction, where=limit > 0)
+    fraction = np.divide(error, limit, out=fraction, where=(limit > 0) & ~np.isposinf(limit))
     return np.where(np.isposinf(limit), 0, fraction)
 
 
