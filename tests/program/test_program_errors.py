@@ -48,6 +48,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "a program takes at least one kernel",
     ),
     "no list": (lambda: tikgen.Program(7), "takes a list of parts; got int"),  # type: ignore[arg-type]
+    "every second element": (
+        lambda: counting(x=zeros(8)[::2]),
+        r"last axis is contiguous.* got ndarray float32 of shape \(4,\) and strides \(8,\)",
+    ),
     "a kernel that is not bound": (
         lambda: tikgen.Program([adding()]),
         r"got tikgen.pipeline.sized.SizedKernel; bind it: kernel.bind\(...\)",
