@@ -70,20 +70,26 @@ class Patch:
         is_face: whether numbers stand for a row that lies outside.
         low: how far the array is read before the first point.
         high: how far behind the last one.
+        start: code for the place of the first element, 0, in a way that LLVM cannot know; or
+            nothing.
     """
 
     name: str
     is_face: bool
     low: int = 0
     high: int = 0
+    start: str = ""
 
     def at(self, step: int) -> str:
         """Return code for the value some steps from point `lane`."""
-        return f"{self.name}[{moved('lane', self.low + step)}]"
+        lane = f"{self.start} + lane" if self.start else "lane"
+        return f"{self.name}[{moved(lane, self.low + step)}]"
 
 
-def patches_of(p: Any, update: Update, runs: Mapping[Any, Any]) -> dict[Any, Patch]:
-    """Return what is copied, for each array and offset of its row.
+def patches_of(
+    p: Any, update: Update, runs: Mapping[Any, Any], start: str = ""
+) -> dict[Any, Patch]:
+    """Return what is copied, for each array and offset of its row; see :class:`Patch`.
 
     Nothing is copied that only a condition reads which never holds: Taichi crashes where it
     compiles local arrays that are filled on two ways and not read.
@@ -96,7 +102,7 @@ def patches_of(p: Any, update: Update, runs: Mapping[Any, Any]) -> dict[Any, Pat
             continue
         key = name, tuple(leading)
         is_face = any(within(kind) != kind for kind in runs[key].kinds_at_face)
-        patch = found.setdefault(key, Patch(f"patch_{len(found)}", is_face))
+        patch = found.setdefault(key, Patch(f"patch_{len(found)}", is_face, start=start))
         patch.low, patch.high = max(patch.low, -step), max(patch.high, step)
     return {key: it for key, it in found.items() if it.is_face or it.low or it.high}
 
