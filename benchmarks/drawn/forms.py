@@ -22,9 +22,8 @@ def _expression(work: Work) -> str:
 
 
 def _map_numpy(work: Work, a: Arguments) -> Call:
-    space = {name: getattr(np, name) for name in ("exp", "sqrt", "sin", "where", "abs")}
     code = compile(_expression(work), "map", "eval")
-    space |= {"min": np.minimum, "max": np.maximum, **a}
+    space = {**grids.OF_ARRAYS, **a}
     return lambda: np.copyto(a["z"], eval(code, space))
 
 
@@ -88,8 +87,7 @@ def _map_numba(work: Work, a: Arguments) -> Call:
     code = re.sub(r"\b([xy])\b", r"\1[i]", grids.typed_numbers(work, _expression(work)))
     names = ", ".join(a)
     text = f"def loop({names}):\n    for i in prange(z.size):\n        z[i] = {code}"
-    space: dict[str, Any] = {"prange": numba.prange, "np": np, "exp": math.exp, "sin": math.sin}
-    space |= {"sqrt": math.sqrt, "where": numba.njit(lambda c, one, other: one if c else other)}
+    space = grids.numba_names()
     exec(text, space)
     loop = numba.njit(parallel=True, fastmath=True)(space["loop"])
     values = [value.reshape(-1) for value in a.values()]

@@ -24,16 +24,19 @@ FIRST = {
     6: (0, 3 / 4, -3 / 20, 1 / 60),
     8: (0, 4 / 5, -1 / 5, 4 / 105, -1 / 280),
 }
-# What drawn equations call, for one number and for arrays of NumPy.
+# What drawn equations and expressions call, for one number and for arrays of NumPy.
 FUNCTIONS: dict[str, Any] = {
     "sqrt": math.sqrt,
     "exp": math.exp,
+    "sin": math.sin,
     "where": lambda condition, one, other: one if condition else other,
 }
 OF_ARRAYS: dict[str, Any] = {
     "sqrt": np.sqrt,
     "exp": np.exp,
+    "sin": np.sin,
     "where": np.where,
+    "min": np.minimum,
     "max": np.maximum,
 }
 Terms = list[tuple[float, tuple[int, ...]]]
@@ -155,11 +158,18 @@ def numba_step(work: Work, a: Arguments) -> Step:
     """Return parallel loops: the interior apart, so that its rows are vectorised."""
     import numba
 
-    space: dict[str, Any] = {"prange": numba.prange, "np": np, **FUNCTIONS}
-    space["where"] = numba.njit(FUNCTIONS["where"])
+    space = numba_names()
     exec(numba_text(work, list(a)), space)
     found: Step = numba.njit(parallel=True, fastmath=True)(space["step"])
     return found
+
+
+def numba_names() -> dict[str, Any]:
+    """Return what loops for Numba call, by name."""
+    import numba
+
+    where = numba.njit(FUNCTIONS["where"])
+    return {"prange": numba.prange, "np": np, **FUNCTIONS, "where": where}
 
 
 def numba_text(work: Work, names: list[str]) -> str:

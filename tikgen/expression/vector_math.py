@@ -15,6 +15,8 @@ from tikgen.expression.helpers import definition
 from tikgen.expression.tree import Node
 
 _OF = {DType.f32: vector_math_f32.FUNCTIONS, DType.f64: vector_math_f64.FUNCTIONS}
+# What calls the arc tangent of `polynomials`.
+_BY_ATAN = frozenset({"atan2", "asin", "acos"})
 _CALL = re.compile(r"\bti\.(\w+)\(")
 # The names of all functions.
 NAMES = frozenset(
@@ -42,6 +44,6 @@ def vector_functions(nodes: Iterable[Node], dtype: DType) -> str:
     known = _OF.get(dtype.computed, {})
     used = frozenset[str]().union(*(node.kinds for node in nodes))
     texts = dict.fromkeys(text.strip() for name in known if name in used for text in known[name][1])
-    if any("= atan_of(" in text for text in texts) and "atan" not in used:
+    if used & _BY_ATAN & known.keys() and "atan" not in used:
         texts = {definition("atan_of", dtype.computed).strip(): None, **texts}
     return "\n\n\n".join(texts)

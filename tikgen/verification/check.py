@@ -264,9 +264,9 @@ class Trial:
         """Return what ``inputs`` of the template returns, in dtypes and shapes of the arguments."""
         found = {}
         with blamed(self._template, "inputs()"):
-            found = self._template.inputs(self._problem, sizes, rng)
             names = [argument.name for argument in self.arguments]
-            given = as_dict(self._template, "inputs()", found, "argument", names)
+            returned = self._template.inputs(self._problem, sizes, rng)
+            given = as_dict(self._template, "inputs()", returned, "argument", names)
             for argument in self.arguments:
                 if argument.name in given and isinstance(argument, Array | Scalar):
                     found[argument.name] = np.asarray(given[argument.name], argument.dtype.numpy)

@@ -42,6 +42,14 @@ def elements(variant: Variant, sizes: Mapping[str, int]) -> int:
     return max((int(np.prod(concrete_shape(a, sizes))) for a in arrays), default=0)
 
 
+def most_sizes(template: Template, variant: Variant) -> dict[str, int]:
+    """Return the greatest size of each symbol that the template limits."""
+    method = "largest_sizes()"
+    with blamed(template, method):
+        found = template.largest_sizes(variant.problem)
+        return as_dict(template, method, found, "size", template.size_symbols(variant.problem))
+
+
 def large_sizes(
     template: Template, variant: Variant, arch: str
 ) -> SearchStrategy[dict[str, int]] | None:
@@ -55,10 +63,7 @@ def large_sizes(
     needed, limit = symbols(variant.arguments), most_elements(arch)
     if not needed or type(template).sizes is not Template.sizes:
         return None
-    with blamed(template, "largest_sizes()"):
-        found = template.largest_sizes(variant.problem)
-        known = template.size_symbols(variant.problem)
-        largest = as_dict(template, "largest_sizes()", found, "size", known)
+    largest = most_sizes(template, variant)
     spread, wide = _spread(_LONG, limit), _spread(1, limit)
 
     @st.composite

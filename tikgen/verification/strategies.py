@@ -17,7 +17,7 @@ from tikgen.template.blame import as_dict, blamed
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
-from tikgen.verification.large import elements, large_sizes, most_elements
+from tikgen.verification.large import elements, large_sizes, most_elements, most_sizes
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -275,10 +275,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     tried = _tried(template, variant, limit)
     needed = list(tried)
     beyond = _beyond_tiles(variant)
-    with blamed(template, "largest_sizes()"):
-        found = template.largest_sizes(variant.problem)
-        known = template.size_symbols(variant.problem)
-        largest = as_dict(template, "largest_sizes()", found, "size", known)
+    largest = most_sizes(template, variant)
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
     sides = [size for size in beyond if size**2 <= MOST_STRETCHED]
