@@ -101,18 +101,20 @@ def on_gpu(p: Any, arch: str, sizes: Mapping[str, int] | None) -> Mapping[str, A
     reduces = bool(update_of(p).reductions)
     least = {4: 2**20 if reduces else 2**18, 2: 2**16}
     if p.dim == 1:
-        # On an H200, 2 points a thread and blocks of 256 took 0.5 to 1.0 of the time from 300,000
-        # points on, with reductions 0.9 from 50 M on; 4 took 0.5 to 1.4. On an H100 with 61 M
-        # points 8 took 0.91 to 0.98 of the time of 2, with reductions 4 took 0.92 to 1.0.
+        # On an H200, 2 points a thread took 0.5 to 1.0 of the time from 300,000 points on, with
+        # reductions 0.9 from 50 M on; 4 took 0.5 to 1.4. On an H100 with 61 M points 8 took 0.91 to
+        # 0.98 of the time of 2, with reductions 4 took 0.92 to 1.0.
         least = {4: 2**25, 2: 2**22} if reduces else {8: 2**25, 2: 2**18}
     items = next((count for count, most in least.items() if points >= most), 1)
     rows = 2 if items == 4 and points >= 2**20 and _shares_rows(p) else 1
     while items > 1 and _operations_outside(p) * (items * rows + 1) > MOST_IN_LANES:
         items, rows = (items, 1) if rows > 1 else (items // 2, 1)
+    # On an H200, 104 drawn systems (1 to 5 fields, 30,000 to 40 M points) took 0.98 of the time of
+    # blocks of 256 with 128, those of four fields in 3D 0.92.
+    found = {"block_dim": 128}
     if items == 1:
-        return {"block_dim": 128}
-    block_dim = 256 if p.dim == 1 else 64 * items
-    found = {"items": items, "block_dim": 128 if reduces or rows > 1 else block_dim}
+        return found
+    found["items"] = items
     if rows > 1:
         found["item_rows"] = rows
     if reduces:

@@ -1,6 +1,6 @@
 # update: Equations over fields on a regular grid, such as `u' = u + dt*lap(u)`.
 # problem: equations="u' = lap(u)", dim=2, dtype=f32, order=2, spacing=1.0, scalars=(), on_device=(), constants=None, boundary='periodic', mask=None, where=None, vectors=None, layout='first', at=None, types=None, outputs=None, part=None, window=False
-# schedule: loop='points', items=4, block_dim=256
+# schedule: loop='points', items=4, block_dim=128
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
@@ -10,7 +10,7 @@ def update(
     u: ti.types.ndarray(dtype=ti.f32, ndim=2),
     u_next: ti.types.ndarray(dtype=ti.f32, ndim=2),
 ):
-    ti.loop_config(block_dim=256)
+    ti.loop_config(block_dim=128)
     for block, j in ti.ndrange((u.shape[0] - 1) // 4 + 1, u.shape[1]):
         first = block * 4
         if first + 4 <= u.shape[0]:
