@@ -14,6 +14,8 @@ from .reading import ghosts_of, rules_by_component, update_of
 
 # How many points of both ends of a row have neighbours outside, from which on copies pay.
 FAR_ENDS = 4
+# The same where numbers stand for whole rows outside.
+FAR_ENDS_AT_FACES = 6
 
 
 @once

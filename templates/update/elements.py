@@ -144,7 +144,7 @@ class Elements:
         patch = self._patches.get((array, offset[:-1]))
         if patch and patch.is_face:
             return patch.at(offset[-1])
-        return self.by_run(array, offset)
+        return self.by_face_run(array, offset)
 
     def into_patch(self, at: tuple[str, Offset], size: int, is_upper: bool) -> str:
         (array, leading), patch = at, self._patches[at]

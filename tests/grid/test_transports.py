@@ -238,7 +238,7 @@ def test_messages_overlap_from_some_points_on_a_device(
     in_streams: bool, points: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for count, overlaps in ((points - 1, False), (points, True)):
-        domain = tikgen.Grid(count)._domain
+        domain = tikgen.Grid(count, device=False)._domain
         assert not domain.overlaps  # On the host.
         domain.__dict__["memory"] = TaichiArrays()
         transport = types.SimpleNamespace(follows_streams=in_streams)
