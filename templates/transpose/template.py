@@ -23,10 +23,9 @@ from .axes import (
     swapped,
     walked,
 )
-from .on_cpu import ITERATIONS_A_TASK, SERIAL, SIDE, STRIP_LENGTHS, strips
+from .on_cpu import CHUNKS, SIDE, STRIP_LENGTHS, chunks, strips
 from .on_gpu import gpu_schedule
 
-CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
 # What a block of threads may share on every device.
 SHARED_BYTES = 32768
 
@@ -110,21 +109,12 @@ class Transpose(Template):
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:
-        count = math.prod(sizes.values()) if sizes is not None else 0
-        axes = walked(p.perm, sizes) if sizes is not None else last_axes(p)
-        stays = axes is None or (keeps_last_axis(p) and axes[0] == axes[1])
-        if arch != "cpu":
-            return gpu_schedule(p, arch, axes, sizes)
-        if stays:
-            if 0 < count <= SERIAL:
-                return {"loop": "flat", "serial": True}
-            # As many as leave eight tasks or more.
-            fitting = [c for c in CHUNKS if count >= 8 * ITERATIONS_A_TASK * c]
-            return {"loop": "flat", "chunk": max(fitting, default=CHUNKS[0] if count else 2048)}
-        assert axes is not None
-        if axes[0] == axes[1]:
-            return {"loop": "rows", "unroll": 1}
-        return {"loop": "strips", **strips(p, axes, sizes)}
+        return usual_schedule(p, arch, sizes)
+
+    def direct_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        return usual_schedule(p, arch, sizes, is_direct=True)
 
     def schedule_space(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -301,6 +291,21 @@ class Transpose(Template):
         return {
             "perm": st.integers(1, 4).flatmap(lambda dim: st.permutations(range(dim)).map(tuple))
         }
+
+
+def usual_schedule(
+    p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool = False
+) -> Mapping[str, Any]:
+    """Return the schedule parameters that differ from their defaults."""
+    axes = walked(p.perm, sizes) if sizes is not None else last_axes(p)
+    if arch != "cpu":
+        return gpu_schedule(p, arch, axes, sizes)
+    if axes is None or (keeps_last_axis(p) and axes[0] == axes[1]):
+        count = math.prod(sizes.values()) if sizes is not None else 0
+        return {"loop": "flat", **chunks(count, is_direct)}
+    if axes[0] == axes[1]:
+        return {"loop": "rows", "unroll": 1}
+    return {"loop": "strips", **strips(p, axes, sizes, is_direct)}
 
 
 def keeps_last_axis(p: Any) -> bool:

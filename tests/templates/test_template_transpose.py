@@ -242,11 +242,19 @@ def test_defaults_follow_the_sizes_and_lie_within_the_space() -> None:
             found = template.default_schedule(problem, arch, sizes)
             template.check_schedule(problem, template.Schedule(**found), arch)
             assert all(found[name] in space[name] for name in found.keys() & space.keys())
-    length = {
-        n: template.default_schedule(template.Problem(), "cpu", {"n0": n, "n1": n})["tile"]
-        for n in (100, 600, 4096)
-    }
-    assert length == {100: 512, 600: 64, 4096: 512}
+
+
+def test_threads_that_share_a_loop_evenly_take_long_pieces() -> None:
+    template = tikgen.build("transpose").template
+
+    def lengths(perm: tuple[int, ...], name: str, *extents: int) -> list[tuple[int, int]]:
+        problem = template.Problem(perm=perm)
+        known = [dict.fromkeys(template.size_symbols(problem), n) for n in extents]
+        choices = (template.default_schedule, template.direct_schedule)
+        return [tuple(choose(problem, "cpu", n).get(name, 0) for choose in choices) for n in known]
+
+    assert lengths((1, 0), "tile", 100, 600, 4096) == [(512, 512), (64, 512), (512, 512)]
+    assert lengths((1, 0, 2), "chunk", 50, 90, 300) == [(0, 0), (256, 8192), (4096, 16384)]
 
 
 @pytest.mark.parametrize("arch", ["cuda", "vulkan"])
