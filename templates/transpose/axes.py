@@ -85,24 +85,33 @@ def along(p: Any, axes: Sequence[int], sizes: Mapping[str, int]) -> list[int]:
 def kept_rows(p: Any, extents: list[str]) -> Mapping[str, Any]:
     """Return what the text needs where the last axes keep their places.
 
-    A row is what lies along those axes; the others lead to it, in y in their order. The index of
-    the row `start` is found by division, and `row_place` is its number in x.
+    A row is what lies along those axes; the others lead to it, in y in their order. `row_place` is
+    its number in x. The index of the row `start`, and of a `group` of rows along the axis before
+    them, is found by division. `row_step` says how many rows apart those of a group are in x.
     """
     dim = len(p.perm)
     leading = next((n for n in reversed(range(1, dim + 1)) if p.perm[n - 1] != n - 1), 0)
-    index = []
-    for axis in reversed(range(leading)):
-        inner = "".join(f" // {extent}" for extent in reversed(extents[axis + 1 : leading]))
-        index.append((AXES[axis], f"start{inner}" + (f" % {extents[axis]}" if axis else "")))
     place = ""
     for axis in range(leading):
         name = AXES[p.perm.index(axis)]
         outer = f"({place})" if axis > 1 else place
         place = f"{outer} * x.shape[{axis}] + {name}" if axis else name
+    behind = range(p.perm[leading - 1] + 1, leading)
     return {
         "axes": AXES,
         "leading": leading,
         "row_length": " * ".join(extents[leading:]),
-        "row_index": index,
+        "row_index": index_of("start", extents[:leading]),
+        "group_index": index_of("group", extents[: max(leading - 1, 0)]),
         "row_place": place,
+        "row_step": " * ".join(f"x.shape[{axis}]" for axis in behind) or "1",
     }
+
+
+def index_of(number: str, extents: list[str]) -> list[tuple[str, str]]:
+    """Return code for the index along each axis of what has a number, the last axis first."""
+    found = []
+    for axis in reversed(range(len(extents))):
+        inner = "".join(f" // {extent}" for extent in reversed(extents[axis + 1 :]))
+        found.append((AXES[axis], f"{number}{inner}" + (f" % {extents[axis]}" if axis else "")))
+    return found

@@ -277,6 +277,11 @@ class Transpose(Template):
         return {f"n{axis}": largest for axis in p.perm}
 
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
+        if s.loop == "flat" and keeps_last_axis(p) and swapped(p.perm):
+            # Rows of some blocks, and such as are longer than a chunk.
+            lengths = (33,) if s.serial else (33, s.chunk + 5)
+            last = f"n{len(p.perm) - 1}"
+            return tuple(dict.fromkeys(self.size_symbols(p), 3) | {last: n} for n in lengths)
         lanes = lanes_of(p, s)
         if lanes is None:
             return ()

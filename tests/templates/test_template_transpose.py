@@ -110,7 +110,10 @@ def test_rows_that_stay_rows(
     schedule = {"loop": "flat", "serial": serial} | ({} if serial else {"chunk": 256})
     kernel = tikgen.build("transpose", perm=perm, schedule=schedule)
     # Rows that end in chunks and chunks that end in rows, single elements, and long rows.
-    long = {3: [(3, 2, 1_013), (40, 31, 3)], 4: [(3, 5, 2, 300), (7, 9, 11, 1)]}[len(perm)]
+    long = {
+        3: [(3, 2, 1_013), (40, 31, 3), (9, 14, 5), (6, 5, 11), (7, 4, 45)],
+        4: [(3, 5, 2, 300), (7, 9, 11, 1), (2, 7, 3, 9), (3, 2, 5, 64)],
+    }[len(perm)]
     # Swapped for nothing, and nearly so.
     long += {3: [(1, 999, 1), (1, 37, 2)], 4: [(1, 1, 1, 999), (1, 1, 2, 99)]}[len(perm)]
     for shape in [*SHAPES[len(perm)], *long]:
