@@ -209,8 +209,17 @@ def test_equal_expressions_are_equal_and_frozen() -> None:
         "x if x > 0 else -0.1": "ti.select(x[i] > ti.f32(0.0), x[i], ti.f32(-0.1))",
         "(x > y)*2": "ti.cast(x[i] > y[i], ti.f32) * ti.f32(2.0)",
         "min(x, y, 1)": "ti.min(ti.min(x[i], y[i]), ti.f32(1.0))",
-        "0 < x < 1": "ti.cast(ti.f32(0.0) < x[i] and x[i] < ti.f32(1.0), ti.f32)",
-        "not (x and y)": "ti.cast(not (x[i] != ti.f32(0.0) and y[i] != ti.f32(0.0)), ti.f32)",
+        "0 < x < 1": "ti.cast((ti.f32(0.0) < x[i]) & (x[i] < ti.f32(1.0)), ti.f32)",
+        "not (x and y)": "ti.cast(not ((x[i] != ti.f32(0.0)) & (y[i] != ti.f32(0.0))), ti.f32)",
+        "where(x > y and y > a and not x > a, x, y)": (
+            "ti.select((x[i] > y[i]) & (y[i] > a) & (not x[i] > a), x[i], y[i])"
+        ),
+        "where(x > y or x > a and y > a, x, y)": (
+            "ti.select((x[i] > y[i]) | ((x[i] > a) & (y[i] > a)), x[i], y[i])"
+        ),
+        "where(x > y and isnan(y), x, y)": (
+            "ti.select((x[i] > y[i]) & ti.math.isnan(y[i]), x[i], y[i])"
+        ),
         "round(x)": "round_half_even(x[i])",
     }.items(),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from typing import Any
 
@@ -154,7 +155,14 @@ def _python_of(text: str) -> str:
 
         def visit_Compare(self, node: ast.Compare) -> ast.AST:
             self.generic_visit(node)
-            return ast.Call(ast.Name("N", ast.Load()), [node], [])
+            sides = [node.left, *node.comparators]
+            found = [
+                ast.Call(ast.Name("N", ast.Load()), [ast.Compare(left, [op], [right])], [])
+                for left, op, right in zip(sides, node.ops, sides[1:], strict=False)
+            ]
+            return functools.reduce(
+                lambda one, other: ast.Call(ast.Name("AND", ast.Load()), [one, other], []), found
+            )
 
     return ast.unparse(ast.fix_missing_locations(Logic().visit(ast.parse(text, mode="eval"))))
 
@@ -170,8 +178,8 @@ def _meaning(dtype: DType) -> dict[str, Any]:
         "min": np.minimum,
         "max": np.maximum,
         "where": lambda c, a, b: np.where(c != 0, a, b),
-        "AND": lambda a, b: number((a != 0) & (b != 0)),
-        "OR": lambda a, b: number((a != 0) | (b != 0)),
+        "AND": lambda *sides: number(functools.reduce(np.logical_and, sides)),
+        "OR": lambda *sides: number(functools.reduce(np.logical_or, sides)),
         "NOT": lambda a: number(a == 0),
     }
 

@@ -123,6 +123,10 @@ class TaichiCode(Code):
         if self._is_narrow and node.op in ("min", "max"):
             wide = ", ".join(f"ti.cast({self.number(arg)}, ti.i32)" for arg in node.args)
             return f"ti.cast(ti.{node.op}({wide}), {self._dtype.taichi})", _ATOM
+        if node.op in ("and", "or"):
+            return self._logic(node)
+        if node.op == "not" and node.args[0].op in ("and", "or"):
+            return f"not ({self.number(node.args[0])})", _NOT
         if node.op == "**":
             return self._power(node)
         helper = helper_of(node, self._dtype)
@@ -132,6 +136,16 @@ class TaichiCode(Code):
         """Return code for a call on the operands of ``node``."""
         names = {"where": "ti.select", "isnan": "ti.math.isnan"}
         return super().call(names.get(function, f"ti.{function}"), node)
+
+    def _logic(self, node: Node) -> Piece:
+        """Return code for ``&`` or ``|``: ``and`` would be a branch, which keeps LLVM from vectors.
+
+        Whatever both sides compute is safe: a quotient of integers by 0 is 0.
+        """
+        symbol, own = ("&", _BIT_AND) if node.op == "and" else ("|", _BIT_OR)
+        first, second = node.args
+        left = self.inside(first, own if first.op == node.op else _ATOM)
+        return f"{left} {symbol} {self.inside(second, _ATOM)}", own
 
     def _power(self, node: Node) -> Piece:
         exponent = node.whole_exponent

@@ -261,7 +261,7 @@ def power(base, exponent):
     """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
     size = ti.pow(ti.abs(base), exponent)
     half = exponent * HALF
-    is_odd = ti.floor(exponent) == exponent and ti.floor(half) != half
+    is_odd = (ti.floor(exponent) == exponent) & (ti.floor(half) != half)
     is_even = ti.floor(half) == half
     result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
     result = ti.select(base < ZERO, result, size)
@@ -276,7 +276,7 @@ def round_half_even(x):
     low = ti.floor(x)
     rest = x - low
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
-    return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
+    return ti.select((rest > HALF) | ((rest == HALF) & is_odd), low + ONE, low)
 ''',
     # Vulkan differs in the angle of the origin, and of NaN and infinity.
     "angle_of": '''
