@@ -140,7 +140,10 @@ def _check_mask(p: Any) -> None:
     numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
     arrays = {each for name in plain.arrays for each in (name, argument_of(name, p.layout)[0])}
     taken = (*arrays, *map(vector_of, arrays), *plain.temporaries, *numbers, *boundary_names(p))
-    if p.mask in taken:
+    if p.mask in (*plain.outputs, *plain.fields.values()):
+        raise Invalid("mask", f"is {p.mask}, which the equations write; they may only read a mask")
+    # Equations may read the mask, but not as a vector.
+    if p.mask in taken and (p.mask not in plain.inputs or p.mask in (*numbers, *boundary_names(p))):
         raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
     if OWN.fullmatch(p.mask):
         raise Invalid("mask", f"is {p.mask!r}, which generated code has")

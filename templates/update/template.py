@@ -92,7 +92,8 @@ class FieldUpdate(Template):
     them.
 
     Where the array `mask` is not 0, points are left alone: the next value of a field is its value
-    there, and any other output keeps what it is.
+    there, and any other output keeps what it is. The equations may read the mask, and its
+    neighbours, as any other array.
 
     `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
     block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
