@@ -21,6 +21,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
+from tikgen.expression.apart import respelled
 from tikgen.expression.tree import CONSTANTS
 from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
@@ -218,6 +219,12 @@ class Map(Template):
         parts = schedules.MOST_CHUNKS if s.loop == "flat" else s.parts
         return partials_of(reductions_of(p), (parts,))
 
+    def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
+        own = (OWN_OF_TOTALS, OWN_OF_CHUNKS) if p.expr.reductions else ()
+        names = tuple(n for n in sorted(p.expr.names) if any(each.fullmatch(n) for each in own))
+        named = {"expr": p.expr, "scalars": p.scalars}
+        return (type(p)(**{**dict(p), **respelled(named, names)}), names) if names else (p, ())
+
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]
         zeros = "0, " * (p.dim - 1)
@@ -344,6 +351,3 @@ def check_reductions(p: Any) -> None:
         return
     if not leader(p):
         raise Invalid("expr", "has reductions, and reads and writes no array")
-    for name in p.expr.names:
-        if OWN_OF_TOTALS.fullmatch(name) or OWN_OF_CHUNKS.fullmatch(name):
-            raise Invalid("expr", f"uses the name {name!r}, which generated code has")

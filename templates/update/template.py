@@ -29,7 +29,7 @@ from tikgen.template.vectors import Layout
 from tikgen.template.views import Views
 
 from . import arguments, boundaries, drawing, schedules
-from .checks import check_problem
+from .checks import check_problem, set_apart
 from .context import context
 from .grid import grid_use
 from .reading import update_of
@@ -254,6 +254,9 @@ class FieldUpdate(Template):
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
         return arguments.workspace(p, s)
+
+    def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
+        return set_apart(p)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         return context(p, s)

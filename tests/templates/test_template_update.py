@@ -283,7 +283,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"spacing": (1.0, 2.0, 3.0)}, "takes one positive number, or 2"),
         ({"spacing": -1.0}, "takes one positive number"),
         ({"dtype": "i32", "order": 4}, "does not fit"),
-        ({"equations": "row' = row"}, "'row', which generated code has"),
+        ({"equations": "update' = update"}, "use the name 'update', which the kernel has"),
         ({"equations": "u' = u + lap(u"}, "was never closed"),
         ({"outputs": ("q",)}, "the output 'q' is not assigned"),
     ],

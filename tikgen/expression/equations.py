@@ -280,8 +280,13 @@ class Equations(Text):
                 statement.value.func = ast.Name(TERMS, ast.Load())
         return Equations(_text_of(statements))
 
+    @property
+    def source(self) -> str:
+        """Return the lines as a user wrote them."""
+        return shown(self._lines)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (shown(self._lines),)
+        return type(self), (self.source,)
 
 
 def _located(grid: Grid, origins: Mapping[str, str]) -> Grid:
