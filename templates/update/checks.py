@@ -9,7 +9,6 @@ from tikgen.expression import Update
 from tikgen.expression.apart import respelled, words_of
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
-from tikgen.expression.tree import CONSTANTS
 from tikgen.template.boundaries import check_boundary
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers
@@ -125,8 +124,6 @@ def _check_names(p: Any, update: Update) -> None:
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:
-        if name in CONSTANTS:
-            raise Invalid("scalars", f"names {name}, which is {CONSTANTS[name]:.6g} in every text")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
             raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")

@@ -57,7 +57,7 @@ class FieldUpdate(Template):
       `dx(u, along=c)`;
     - the indices `i j k` and the coordinates `x y z`, where nothing else has that name: a scalar, a
       constant, a name that is assigned, as in `i' = 2*i`, or one in `types`, `at` or `boundary`;
-    - the numbers `pi` and `e`.
+    - the numbers `pi` and `e`, where the text assigns nothing of that name, and no parameter has it.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
 

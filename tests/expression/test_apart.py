@@ -75,3 +75,17 @@ def test_reductions_of_a_map_have_any_names(ti_arch: str) -> None:
     kernel = tikgen.elementwise("step = part + first; seen = sum(step*first)", scalars=())
     kernel(part=part, first=first, step=step, seen=seen)
     assert (step == 2).all() and seen[0] == 6002
+
+
+def test_e_and_pi_are_what_a_text_or_parameters_say(ti_arch: str) -> None:
+    x, y, z = np.arange(1, 10, dtype=np.float32).reshape(3, 3)
+    kernel = tikgen.elementwise("e = 2*x; y = e*x; z = pi*x")
+    kernel(x=x, e=(e := np.zeros_like(x)), y=y, z=z)
+    assert (e == 2 * x).all() and (y == 2 * x * x).all()
+    np.testing.assert_allclose(z, np.pi * x, rtol=1e-6)
+    kernel = tikgen.update("e' = e + lap(e) + pi[1]", dim=1, types={"pi": "f32"}, boundary="clamp")
+    assert kernel.signature.names == ("e", "pi", "e_next")
+    kernel(e=np.float32([1, 2, 4]), pi=x, e_next=e)
+    assert (e == [4, 6, 5]).all()
+    for text in ("u' = e*u", "e2 = e; u' = e2*u"):
+        assert "ti.f32(2.718281828459045)" in tikgen.update(text, dim=1).source.text

@@ -146,7 +146,6 @@ def test_a_refused_expression_is_explained(text: str, problem: str) -> None:
         "while x: pass": "Python's While",
         "__z = x": "begins with an underscore",
         "sin = x": "'sin' is a function",
-        "pi = x": "'pi' is a constant",
         "z = open(x)": "calls 'open'",
         "": "is empty",
     }.items(),

@@ -169,7 +169,8 @@ class EquationReader(Reader):
         """Return where a name lies."""
         if name in self._places:
             return self._places[name]
-        if name in (*self._grid.scalars, *self._grid.constants, *CONSTANTS) or self._is_index(name):
+        numbers = (*self._grid.scalars, *self._grid.constants)
+        if name in numbers or self.is_constant(name) or self._is_index(name):
             return None
         return self._grid.at.get(name, CENTRE)
 
@@ -198,7 +199,7 @@ class EquationReader(Reader):
         """Return what a name stands for at the point."""
         if name in self._grid.constants:
             return _number(self._grid.constants[name])
-        if name in CONSTANTS:
+        if self.is_constant(name):
             return Node("constant", value=name)
         if name in self._places:  # It was assigned.
             return Node("name", value=stored_name(name))
@@ -211,12 +212,19 @@ class EquationReader(Reader):
             return Node("name", value=name)
         return self._access(name, (0,) * self._grid.dim)
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a name is pi or e, and nothing else has it."""
+        return name in CONSTANTS and not self._is_named(name)
+
     def _is_index(self, name: str) -> bool:
+        dim = self._grid.dim
+        return name in (*INDICES[:dim], *AXES[:dim]) and not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        """Return whether a text assigns a name or its next value, or parameters say what it is."""
         grid = self._grid
-        if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
-            return False
         known = (*grid.scalars, *grid.constants, *grid.at, *grid.arrays)
-        return not {name, name + PRIME} & {*known, *getattr(self, "kinds", ())}
+        return bool({name, name + PRIME} & {*known, *getattr(self, "kinds", ())})
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""
@@ -256,8 +264,8 @@ class EquationReader(Reader):
         self._at = tree
         if len(offset) != self._grid.dim:
             self._refuse(f"takes {self._grid.dim} offsets, one an axis; got {len(offset)}")
-        numbers = (*self._grid.scalars, *self._grid.constants, *CONSTANTS)
-        if name in numbers or self._is_index(name):
+        numbers = (*self._grid.scalars, *self._grid.constants)
+        if name in numbers or self.is_constant(name) or self._is_index(name):
             self._refuse(f"{name!r} is a number, and has no neighbours")
         if self.kinds.get(name) == "inplace":
             self._access(name, offset)

@@ -75,7 +75,7 @@ def parse_expression(text: object) -> Node:
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
     text, statements = statements_of(text)
-    reader = Reader(text)
+    reader = Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
@@ -158,9 +158,17 @@ class Reader:
     most_nodes = MOST_NODES
     functions = tuple(FUNCTIONS)
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, statements: Iterable[ast.stmt] = ()) -> None:
         self._text = text
         self._count = 0
+        # Names that the text assigns.
+        self.targets = frozenset(
+            target.id
+            for statement in statements
+            if isinstance(statement, ast.Assign)
+            for target in statement.targets
+            if isinstance(target, ast.Name)
+        )
 
     def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
         """Return the name and the tree of one assignment."""
@@ -175,6 +183,10 @@ class Reader:
         if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
             self._refuse(f"{self._piece(statement.targets[0])!r}: assign to one plain name")
         return self._name(statement.targets[0].id), self.number(statement.value)
+
+    def is_constant(self, name: str) -> bool:
+        """Return whether a name is pi or e, and nothing in the text that the text assigns."""
+        return name in CONSTANTS and name not in self.targets
 
     def number(self, tree: ast.expr, depth: int = 0) -> Node:
         """Return the tree of a number; truth values are cast."""
@@ -197,7 +209,7 @@ class Reader:
             case ast.Constant():
                 return self._constant(tree.value)
             case ast.Name():
-                if tree.id in CONSTANTS:
+                if self.is_constant(tree.id):
                     return Node("constant", value=tree.id)
                 return Node("name", value=self._name(tree.id))
             case ast.UnaryOp(op=ast.Not()):
@@ -283,9 +295,8 @@ class Reader:
     def _name(self, name: str) -> str:
         if name.startswith("_"):
             self._refuse(f"the name {_clip(name)!r} begins with an underscore")
-        if name in FUNCTIONS or name in CONSTANTS:
-            what = "function" if name in FUNCTIONS else "constant"
-            self._refuse(f"{name!r} is a {what} and cannot name a value")
+        if name in FUNCTIONS:
+            self._refuse(f"{name!r} is a function and cannot name a value")
         if name in _RESERVED:
             self._refuse(f"the name {name!r} is used by generated code; choose another")
         return name

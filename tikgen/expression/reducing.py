@@ -110,7 +110,7 @@ class _Reader(Reader):
 def _parsed(text: object) -> tuple[list[tuple[str, Node]], dict[str, str]]:
     """Return (name, tree) for each assignment in a text, and its reductions."""
     text, statements = statements_of(text)
-    reader = _Reader(text)
+    reader = _Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         value = statements[0].value
         operation = reduction_of(value)
