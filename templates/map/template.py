@@ -63,6 +63,15 @@ class Map(Template):
     operator. Without `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
     others arrays.
 
+    Expressions contain `+ - * / // % **`, comparisons, `and or not`, `a if c else b`, the numbers
+    `pi` and `e` where the text assigns no such name, and the functions `abs acos asin atan atan2
+    ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where`.
+
+    Those of integers contain the operators on bits `& | ^ ~ << >>` too, with the precedence that
+    Python gives them. Shifts of signed integers to the right keep the sign. A literal count lies
+    within the width of the dtype; with any other count that does not, all bits are shifted out, as
+    in NumPy: the result is 0, and for a negative number to the right -1.
+
     The kernel takes the names that are read, in order of first use, and then the arrays that are
     only written: `z = a*x + y` takes a, x, y, z, and `z = y + a*x` takes y, a, x, z. Pass them by
     name, as in `kernel(a=2, x=x, y=y, z=z)`, and the order does not matter.
@@ -309,6 +318,8 @@ class Map(Template):
                     "min(x, y) + max(x, b) - abs(x)",
                     "x // y + x % y",
                     "x // 3 - y % 5",
+                    "(x & 7 | ~y) ^ (x << 3) + (y >> 2)",
+                    "z = x ^ (x << a); w = z >> y",
                     "u = x**2 + y**3; v = -u",
                     "sign(x - y) + (x != y)",
                     "0 < x < y or not x == b",

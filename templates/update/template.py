@@ -48,7 +48,10 @@ class FieldUpdate(Template):
     `v = v + dt*u`, is updated in place: its neighbours cannot be read. All other names are arrays,
     apart from `scalars` and `constants`.
 
-    An equation takes what an expression of `map` takes, and
+    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons,
+    `and or not`, `a if c else b`, the functions `abs acos asin atan atan2 ceil cos cosh exp floor
+    isnan log max min pow round sign sin sinh sqrt tan tanh where`, and where integers are computed
+    the operators on bits `& | ^ ~ << >>`. It also takes
 
     - neighbours: `u[1, 0]` is the next point along the first axis;
     - derivatives, central and of the given `order`: `dx dy dz dxx dyy dzz dxy dxz dyz lap`, `div`
@@ -57,7 +60,7 @@ class FieldUpdate(Template):
       `dx(u, along=c)`;
     - the indices `i j k` and the coordinates `x y z`, where nothing else has that name: a scalar, a
       constant, a name that is assigned, as in `i' = 2*i`, or one in `types`, `at` or `boundary`;
-    - the numbers `pi` and `e`, where the text assigns nothing of that name, and no parameter has it.
+    - the numbers `pi` and `e`, where the text assigns no such name, and no parameter lists it.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
 

@@ -103,6 +103,11 @@ def integer_trees(dtype: DType, names: tuple[str, ...]) -> st.SearchStrategy[str
     """Return texts of expressions, most of literals alone, that suit an integer dtype."""
     low, high = int(dtype.lowest), int(dtype.highest)
     edges = [n for n in (0, 1, 2, 3, 7, -1, -2, low, high, high - 1, high // 3) if low <= n <= high]
+    shifts = st.one_of(
+        st.integers(0, dtype.bits - 1).map("({})".format),
+        # What is named by a literal must not shift beyond the width.
+        st.sampled_from([name for name in names if name in "xy"] or ["(1)"]),
+    )
     edges += [n for n in (9007199254740993, -9007199254740993) if low <= n <= high]
     leaves = st.one_of(
         st.sampled_from(edges).map("({})".format),
@@ -114,6 +119,9 @@ def integer_trees(dtype: DType, names: tuple[str, ...]) -> st.SearchStrategy[str
         return st.one_of(
             st.builds("({} {} {})".format, inner, st.sampled_from(("+", "-", "*")), inner),
             st.builds("({} {} {})".format, inner, st.sampled_from(("//", "%")), inner),
+            st.builds("({} {} {})".format, inner, st.sampled_from(("&", "|", "^")), inner),
+            st.builds("(~({} + {}))".format, inner, inner),
+            st.builds("({} {} {})".format, inner, st.sampled_from(("<<", ">>")), shifts),
             st.builds("({} ** {})".format, inner, st.integers(0, 64)),
             st.builds("({}({}))".format, st.sampled_from(("abs", "sign", "not ")), inner),
             # A literal with a minus has to fit.

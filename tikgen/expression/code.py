@@ -9,7 +9,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.expression.helpers import helper_of
-from tikgen.expression.tree import COMPARISONS, Node, literal_value
+from tikgen.expression.tree import BITS, COMPARISONS, Node, literal_value
 
 # The precedence of each operation, as in Python's grammar.
 _OR, _AND, _NOT, _COMPARE = 1, 2, 3, 4
@@ -41,6 +41,11 @@ class Code:
             return "-" + self.inside(node.args[0], _UNARY), _UNARY
         if node.op == "not":
             return "not " + self.inside(node.args[0], _NOT), _NOT
+        if node.op == "~":
+            return "~" + self.inside(node.args[0], _ATOM), _UNARY
+        if node.op in BITS:
+            first, second = (self.inside(arg, _UNARY) for arg in node.args)
+            return f"{first} {node.op} {second}", _OR
         if node.op in _PRECEDENCE:
             return self.infix(node, node.op, _PRECEDENCE[node.op])
         return self.call(node.op, node)
@@ -54,7 +59,10 @@ class Code:
         return f"{first} {symbol} {second}", precedence
 
     def inside(self, node: Node, precedence: int) -> str:
-        """Return code for an operand, in parentheses if its own precedence is lower."""
+        """Return code for an operand, in parentheses if its own precedence is lower.
+
+        Operations on bits stand in parentheses: few know their precedence.
+        """
         text, own = self.piece(node)
         return text if own >= precedence else f"({text})"
 

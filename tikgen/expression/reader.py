@@ -31,7 +31,13 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
     ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
 }
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -42,13 +48,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 }
 # Names that generated code uses.
 _RESERVED = HELPERS | NAMES | {"ti", "np", "dtype", "range"}
-# Operators on bits, and what to write instead.
-_INSTEAD: dict[type, tuple[str, str]] = {
-    ast.BitAnd: ("&", "'and'"),
-    ast.BitOr: ("|", "'or'"),
-    ast.BitXor: ("^", "'**' for a power, '!=' between comparisons"),
-    ast.Invert: ("~", "'not'"),
-}
 _LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
 # Keywords of Python that stand where a name may: some begin what no text has, and others do not
 # stand before an operator.
@@ -60,7 +59,9 @@ _KEYWORD = re.compile(
     re.MULTILINE,
 )
 # An operator that ends a line, and all up to the next line that is neither empty nor a comment.
-_UNFINISHED = re.compile(r"([-+*/%<>=]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)")
+_UNFINISHED = re.compile(
+    r"([-+*/%<>=&|^]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)"
+)
 
 
 def parse_expression(text: object) -> Node:
@@ -221,6 +222,11 @@ class Reader:
                 if isinstance(tree.operand, ast.Constant):
                     return Node("number", value=-literal_value(operand))
                 return Node("neg", (operand,))
+            case ast.UnaryOp(op=ast.Invert()):
+                node = self._read(tree.operand, depth)
+                if node.is_bool:
+                    self._refuse(f"{self._piece(tree)!r} is of a condition: write 'not'")
+                return Node("~", (node,))
             case ast.BinOp() if type(tree.op) in _BINARY:
                 left, right = self.number(tree.left, depth), self.number(tree.right, depth)
                 return Node(_BINARY[type(tree.op)], (left, right))
@@ -236,10 +242,6 @@ class Reader:
                 return Node("where", (condition, *branches))
             case ast.Call():
                 return self._call(tree, depth)
-        if found := _INSTEAD.get(type(getattr(tree, "op", None))):
-            what, instead = found
-            piece = self._piece(tree)
-            self._refuse(f"{piece!r} has {what!r}, which is not allowed: write {instead}")
         raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
 
     def _constant(self, value: object) -> Node:
@@ -257,6 +259,11 @@ class Reader:
         # The comparisons of a chain are one level below the "and" that joins them.
         levels = _levels(len(tree.ops), depth + (len(tree.ops) > 1))
         for left, op, right, level in zip(terms, tree.ops, terms[1:], levels, strict=False):
+            if len(tree.ops) > 1 and isinstance(getattr(right, "op", None), _BITWISE):
+                self._refuse(
+                    f"{self._piece(right)!r} comes before the comparisons beside it: "
+                    "write 'and' or 'or' between conditions, and compare bits one by one"
+                )
             if type(op) not in _COMPARE:
                 self._refuse(f"{self._piece(tree)!r}: 'is' and 'in' are not allowed")
             sides = self.number(left, level), self.number(right, level)
