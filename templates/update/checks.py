@@ -183,7 +183,11 @@ def _check_types(p: Any, update: Update) -> None:
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
         if own != {"in"} and dtype.is_float != p.dtype.is_float:
-            raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, and what is written is {p.dtype}; integers are written "
+                "where all is computed in integers, dtype='i32' or 'i64'",
+            )
         if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
             raise Invalid(
                 "types",

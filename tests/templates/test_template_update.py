@@ -278,7 +278,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"types": {"vv": "f16"}}, "names vv, which is no array"),
         ({"types": {"u": "f64"}, "mask": "m"}, "makes u f64, which cannot be kept exactly"),
         ({"types": {"u_next": "i32"}}, "what is written is f32"),
-        ({"at": {"uu": "face x"}}, "names uu, which is no array. Did you mean 'u'"),
+        ({"at": {"uu": "face x"}}, "names uu, which is no array. Did you mean 'u'?"),
         ({"at": {"v": "face z"}}, "needs more than 2 axes"),
         ({"spacing": (1.0, 2.0, 3.0)}, "takes one positive number, or 2"),
         ({"spacing": -1.0}, "takes one positive number"),
