@@ -89,3 +89,13 @@ def test_e_and_pi_are_what_a_text_or_parameters_say(ti_arch: str) -> None:
     assert (e == [4, 6, 5]).all()
     for text in ("u' = e*u", "e2 = e; u' = e2*u"):
         assert "ti.f32(2.718281828459045)" in tikgen.update(text, dim=1).source.text
+
+
+def test_components_of_vectors_have_names_of_generated_code(ti_arch: str) -> None:
+    text = "run = 2*f; f' = run + lap(run)"
+    kernel = tikgen.update(text, dim=1, vectors={"f": 3, "run": 3}, boundary="clamp")
+    f = np.random.default_rng(0).integers(0, 9, (3, 200)).astype(np.float32)
+    f_next = np.zeros_like(f)
+    kernel(f=f, f_next=f_next)
+    around = np.pad(2 * f, [(0, 0), (1, 1)], "edge")
+    np.testing.assert_array_equal(f_next, around[:, 2:] + around[:, :-2] - 2 * f)
