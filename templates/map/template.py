@@ -21,6 +21,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
+from tikgen.expression.apart import respelled
 from tikgen.expression.tree import CONSTANTS
 from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
@@ -61,6 +62,15 @@ class Map(Template):
     a semicolon or a line break between them. Lines may break within parentheses and behind an
     operator. Without `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
     others arrays.
+
+    Expressions contain `+ - * / // % **`, comparisons, `and or not`, `a if c else b`, the numbers
+    `pi` and `e` where the text assigns no such name, and the functions `abs acos asin atan atan2
+    ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where`.
+
+    Those of integers contain the operators on bits `& | ^ ~ << >>` too, with the precedence that
+    Python gives them. Shifts of signed integers to the right keep the sign. A literal count lies
+    within the width of the dtype; with any other count that does not, all bits are shifted out, as
+    in NumPy: the result is 0, and for a negative number to the right -1.
 
     The kernel takes the names that are read, in order of first use, and then the arrays that are
     only written: `z = a*x + y` takes a, x, y, z, and `z = y + a*x` takes y, a, x, z. Pass them by
@@ -218,6 +228,12 @@ class Map(Template):
         parts = schedules.MOST_CHUNKS if s.loop == "flat" else s.parts
         return partials_of(reductions_of(p), (parts,))
 
+    def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
+        own = (OWN_OF_TOTALS, OWN_OF_CHUNKS) if p.expr.reductions else ()
+        names = tuple(n for n in sorted(p.expr.names) if any(each.fullmatch(n) for each in own))
+        named = {"expr": p.expr, "scalars": p.scalars}
+        return (type(p)(**{**dict(p), **respelled(named, names)}), names) if names else (p, ())
+
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]
         zeros = "0, " * (p.dim - 1)
@@ -302,6 +318,8 @@ class Map(Template):
                     "min(x, y) + max(x, b) - abs(x)",
                     "x // y + x % y",
                     "x // 3 - y % 5",
+                    "(x & 7 | ~y) ^ (x << 3) + (y >> 2)",
+                    "z = x ^ (x << a); w = z >> y",
                     "u = x**2 + y**3; v = -u",
                     "sign(x - y) + (x != y)",
                     "0 < x < y or not x == b",
@@ -344,6 +362,3 @@ def check_reductions(p: Any) -> None:
         return
     if not leader(p):
         raise Invalid("expr", "has reductions, and reads and writes no array")
-    for name in p.expr.names:
-        if OWN_OF_TOTALS.fullmatch(name) or OWN_OF_CHUNKS.fullmatch(name):
-            raise Invalid("expr", f"uses the name {name!r}, which generated code has")

@@ -87,7 +87,7 @@ def result_form(p: Any) -> str:
         bits = DType(f"i{work.bits}")
         is_zero = f"least{{}} == {bits.literal(0)}"
         if p.dtype.is_float:
-            is_zero += f" and greatest{{}} < {bits.literal(infinity)}"
+            is_zero = f"({is_zero}) & (greatest{{}} < {bits.literal(infinity)})"
         return f"ti.select({is_zero}, {work.literal(0)}, total{{}})"
     total = "ti.sqrt(total{})" if p.op == "norm2" else "total{}"
     return {"place": "at{}", "truth": "found{}"}.get(family(p), total)

@@ -6,13 +6,14 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.errors import ExpressionError, near
 from tikgen.expression import Update
+from tikgen.expression.apart import respelled, words_of
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
-from tikgen.expression.tree import CONSTANTS
 from tikgen.template.boundaries import check_boundary
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers
 from tikgen.template.matched import check_matched
+from tikgen.template.once import once
 from tikgen.template.totals import OWN_OF_TOTALS
 from tikgen.template.vectors import check_arguments, check_vectors
 
@@ -23,10 +24,17 @@ from .reading import layered_of, spacing_of, type_of, update_of
 
 MOST_ARGUMENTS = 64
 MOST_OPERATIONS = 1500
-# What generated code calls its own values.
+KERNEL_NAME = "update"
+# What generated code calls its own values; it gives them other names where a user's have these.
 OWN = re.compile(
-    r"(update|points|stop|row|plane|last|left|right|before|end|here|at|step|strips?|turn"
-    r"|few|seen|within|(block|first|lane)(_row)?|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]|(start|run|buffer|places|patch)(_\w+)?)"
+    r"(points|stop|row|plane|last|left|right|before|end|here|at|step|strips?|turn"
+    r"|few|seen|within|(block|first|lane)(_row)?|mirrored(_at_wall|_beyond)?|faded|slot_[xyz]"
+    r"|window_low|window_high|(start|run|buffer|places|patch)(_\w+)?)"
+)
+# Parameters that hold names of a user.
+NAMED = (
+    *("equations", "scalars", "on_device", "constants", "boundary", "mask", "where", "vectors"),
+    *("at", "types", "outputs"),
 )
 
 
@@ -56,6 +64,18 @@ def check_problem(p: Any) -> None:
         raise Invalid(error.parameter, shown(error.problem)) from None
 
 
+@once
+def set_apart(p: Any) -> tuple[Any, tuple[str, ...]]:
+    """Return a problem without the names that generated code has, and these names."""
+    values = {name: getattr(p, name) for name in NAMED if getattr(p, name)}
+    words = words_of(tuple(values.values()))
+    own = (OWN, OWN_OF_TOTALS) if update_of(p).reductions else (OWN,)
+    names = tuple(sorted(w for w in words if any(each.fullmatch(w) for each in own)))
+    if not names:
+        return p, ()
+    return type(p)(**{**dict(p), **respelled(values, names)}), names
+
+
 def _check_grid(p: Any) -> None:
     spacing = spacing_of(p)
     if len(spacing) != p.dim or not all(1e-100 <= step <= 1e100 for step in spacing):
@@ -73,12 +93,11 @@ def _check_grid(p: Any) -> None:
 def _check_names(p: Any, update: Update) -> None:
     names = (*update.inputs, *update.outputs, *update.temporaries)
     for name in faces_of(p):
-        if OWN.fullmatch(name) or name in update.temporaries:
-            raise Invalid("boundary", f"takes {name!r}, a name that the equations or the code have")
+        if name in update.temporaries:
+            raise Invalid("boundary", f"takes {name!r}, a name that the equations assign")
     check_arguments(p, update)
-    for name in (*argument_names(p), *identifiers(p, update).values()):
-        if OWN.fullmatch(name) or (update.reductions and OWN_OF_TOTALS.fullmatch(name)):
-            raise Invalid("equations", f"uses the name {name!r}, which generated code has")
+    if KERNEL_NAME in (*argument_names(p), *identifiers(p, update).values()):
+        raise Invalid("equations", f"use the name {KERNEL_NAME!r}, which the kernel has")
     taken = {*names, *p.scalars, *faces_of(p), *map(vector_of, names)}
     for name in (*profile_arrays(p), *kept_arrays(p)):
         if name in taken:
@@ -105,8 +124,6 @@ def _check_names(p: Any, update: Update) -> None:
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
     for name in p.scalars:
-        if name in CONSTANTS:
-            raise Invalid("scalars", f"names {name}, which is {CONSTANTS[name]:.6g} in every text")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
             raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
@@ -140,10 +157,13 @@ def _check_mask(p: Any) -> None:
     numbers = (*p.scalars, *(p.constants or {}), *plain.indices)
     arrays = {each for name in plain.arrays for each in (name, argument_of(name, p.layout)[0])}
     taken = (*arrays, *map(vector_of, arrays), *plain.temporaries, *numbers, *boundary_names(p))
-    if p.mask in taken:
+    if p.mask in (*plain.outputs, *plain.fields.values()):
+        raise Invalid("mask", f"is {p.mask}, which the equations write; they may only read a mask")
+    # Equations may read the mask, but not as a vector.
+    if p.mask in taken and (p.mask not in plain.inputs or p.mask in (*numbers, *boundary_names(p))):
         raise Invalid("mask", f"is {p.mask}, which has a meaning already; name an array of its own")
-    if OWN.fullmatch(p.mask):
-        raise Invalid("mask", f"is {p.mask!r}, which generated code has")
+    if p.mask == KERNEL_NAME:
+        raise Invalid("mask", f"is {p.mask!r}, which the kernel has")
     dtype = type_of(p, p.mask)
     if dtype.is_float or dtype.bits > 32:
         raise Invalid(
@@ -163,7 +183,11 @@ def _check_types(p: Any, update: Update) -> None:
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
         if own != {"in"} and dtype.is_float != p.dtype.is_float:
-            raise Invalid("types", f"makes {name} {dtype}, and what is written is {p.dtype}")
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, and what is written is {p.dtype}; integers are written "
+                "where all is computed in integers, dtype='i32' or 'i64'",
+            )
         if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
             raise Invalid(
                 "types",

@@ -50,7 +50,8 @@ def strategies() -> Mapping[str, Any]:
         "outputs": st.none() | st.just(("r",)),
         "at": st.none(),
         "where": st.sampled_from([{"inside": condition} for condition in CONDITIONS]),
-        "mask": st.none() | st.just("solid"),
+        # Equations read w, and never write it.
+        "mask": st.sampled_from((None, "solid", "w")),
         "part": in_proportion((3, st.none()), (1, st.tuples(part, part, part))),
         "window": in_proportion((4, st.just(False)), (1, st.just(True))),
     }
@@ -97,7 +98,10 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     read = names | {str(number) for _, number in rules_in(boundary)}
     faces = {name for name in read if name.startswith("over_")}
     constants = {n: v for n, v in (drawn["constants"] or {}).items() if n in read}
-    types = fitted_types(drawn["types"], text, faces, drawn["mask"], dtype)
+    mask = "solid" if drawn["mask"] == "w" and "w" not in names else drawn["mask"]
+    types = fitted_types(drawn["types"], text, faces, mask, dtype)
+    if mask == "w" and "w" in types and (types["w"].is_float or types["w"].bits > 32):
+        del types["w"]
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
     spacing, outputs, part = drawn["spacing"], drawn["outputs"], drawn["part"]
     has_reductions = re.search(r"= (sum|max|min)\(", text)
@@ -114,6 +118,7 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "constants": constants or None,
         "types": types or None,
         "where": where or None,
+        "mask": mask,
         "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
         "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
         # What is computed lies on the whole grid.

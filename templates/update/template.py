@@ -29,7 +29,7 @@ from tikgen.template.vectors import Layout
 from tikgen.template.views import Views
 
 from . import arguments, boundaries, drawing, schedules
-from .checks import check_problem
+from .checks import check_problem, set_apart
 from .context import context
 from .grid import grid_use
 from .reading import update_of
@@ -48,7 +48,10 @@ class FieldUpdate(Template):
     `v = v + dt*u`, is updated in place: its neighbours cannot be read. All other names are arrays,
     apart from `scalars` and `constants`.
 
-    An equation takes what an expression of `map` takes, and
+    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons,
+    `and or not`, `a if c else b`, the functions `abs acos asin atan atan2 ceil cos cosh exp floor
+    isnan log max min pow round sign sin sinh sqrt tan tanh where`, and where integers are computed
+    the operators on bits `& | ^ ~ << >>`. It also takes
 
     - neighbours: `u[1, 0]` is the next point along the first axis;
     - derivatives, central and of the given `order`: `dx dy dz dxx dyy dzz dxy dxz dyz lap`, `div`
@@ -57,7 +60,7 @@ class FieldUpdate(Template):
       `dx(u, along=c)`;
     - the indices `i j k` and the coordinates `x y z`, where nothing else has that name: a scalar, a
       constant, a name that is assigned, as in `i' = 2*i`, or one in `types`, `at` or `boundary`;
-    - the numbers `pi` and `e`.
+    - the numbers `pi` and `e`, where the text assigns no such name, and no parameter lists it.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
 
@@ -92,7 +95,8 @@ class FieldUpdate(Template):
     them.
 
     Where the array `mask` is not 0, points are left alone: the next value of a field is its value
-    there, and any other output keeps what it is.
+    there, and any other output keeps what it is. The equations may read the mask, and its
+    neighbours, as any other array.
 
     `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
     block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
@@ -253,6 +257,9 @@ class FieldUpdate(Template):
 
     def workspace(self, p: Any, s: Any) -> tuple[Array, ...]:
         return arguments.workspace(p, s)
+
+    def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
+        return set_apart(p)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         return context(p, s)

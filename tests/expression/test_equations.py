@@ -209,6 +209,9 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("c = 2*u", "cannot be assigned", "^"),
         ("u' = c[1]", "is a number, and has no neighbours", "     ^"),
         ("u' = e[1]", "is a number, and has no neighbours", "     ^"),
+        ("u' = x[1]", "'x' is a coordinate, and has no neighbours; give the array", "     ^"),
+        ("u' = dxxx(u)", "dxxx() is a derivative of a derivative: write dxx(dx(u))", "     ^"),
+        ("u' = dyxx(2*u)", "write dxx(dy(2 * u))", "     ^"),
         ("u[1] = 2", "assign to one plain name", "^"),
         ("u' += 2", "write it out", "^"),
         ("u + 1", "assigns nothing", "^"),
@@ -285,3 +288,11 @@ def test_broken_lines_hold_the_same_code(terms: int, width: int) -> None:
     compile(text, "<text>", "exec")
     if terms > 1:
         assert max(map(len, text.splitlines())) <= max(width, 45)
+
+
+@pytest.mark.parametrize(
+    "text", ["for q in 9:\n    u' = q", "for q in 9: u' = q", "for q in 9:\nu' = q"]
+)
+def test_a_loop_of_python_is_pointed_to_blocks(text: str) -> None:
+    with pytest.raises(ExpressionError, match="a block is written 'each q in 9:'"):
+        on(text)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from typing import Any
 
@@ -102,6 +103,11 @@ def integer_trees(dtype: DType, names: tuple[str, ...]) -> st.SearchStrategy[str
     """Return texts of expressions, most of literals alone, that suit an integer dtype."""
     low, high = int(dtype.lowest), int(dtype.highest)
     edges = [n for n in (0, 1, 2, 3, 7, -1, -2, low, high, high - 1, high // 3) if low <= n <= high]
+    shifts = st.one_of(
+        st.integers(0, dtype.bits - 1).map("({})".format),
+        # What is named by a literal must not shift beyond the width.
+        st.sampled_from([name for name in names if name in "xy"] or ["(1)"]),
+    )
     edges += [n for n in (9007199254740993, -9007199254740993) if low <= n <= high]
     leaves = st.one_of(
         st.sampled_from(edges).map("({})".format),
@@ -113,6 +119,9 @@ def integer_trees(dtype: DType, names: tuple[str, ...]) -> st.SearchStrategy[str
         return st.one_of(
             st.builds("({} {} {})".format, inner, st.sampled_from(("+", "-", "*")), inner),
             st.builds("({} {} {})".format, inner, st.sampled_from(("//", "%")), inner),
+            st.builds("({} {} {})".format, inner, st.sampled_from(("&", "|", "^")), inner),
+            st.builds("(~({} + {}))".format, inner, inner),
+            st.builds("({} {} {})".format, inner, st.sampled_from(("<<", ">>")), shifts),
             st.builds("({} ** {})".format, inner, st.integers(0, 64)),
             st.builds("({}({}))".format, st.sampled_from(("abs", "sign", "not ")), inner),
             # A literal with a minus has to fit.
@@ -154,7 +163,14 @@ def _python_of(text: str) -> str:
 
         def visit_Compare(self, node: ast.Compare) -> ast.AST:
             self.generic_visit(node)
-            return ast.Call(ast.Name("N", ast.Load()), [node], [])
+            sides = [node.left, *node.comparators]
+            found = [
+                ast.Call(ast.Name("N", ast.Load()), [ast.Compare(left, [op], [right])], [])
+                for left, op, right in zip(sides, node.ops, sides[1:], strict=False)
+            ]
+            return functools.reduce(
+                lambda one, other: ast.Call(ast.Name("AND", ast.Load()), [one, other], []), found
+            )
 
     return ast.unparse(ast.fix_missing_locations(Logic().visit(ast.parse(text, mode="eval"))))
 
@@ -170,8 +186,8 @@ def _meaning(dtype: DType) -> dict[str, Any]:
         "min": np.minimum,
         "max": np.maximum,
         "where": lambda c, a, b: np.where(c != 0, a, b),
-        "AND": lambda a, b: number((a != 0) & (b != 0)),
-        "OR": lambda a, b: number((a != 0) | (b != 0)),
+        "AND": lambda *sides: number(functools.reduce(np.logical_and, sides)),
+        "OR": lambda *sides: number(functools.reduce(np.logical_or, sides)),
         "NOT": lambda a: number(a == 0),
     }
 

@@ -178,7 +178,7 @@ def test_what_is_refused_is_quoted_with_a_caret(text: str, problem: str, caret: 
         ("with q in 9: u' = q", "has 'with', which is not allowed"),
         ("u\u00b73 = 2", "which is not allowed"),
         ("each q in 64:\n each r in 64: u' = q*r", "stands for more than 2000"),
-        ("for q in 9: u' = q", "Python's For"),
+        ("for q in 9: u' = q", "a block is written 'each q in 9:'"),
     ],
 )
 def test_blocks_carry_no_code(text: str, problem: str) -> None:

@@ -180,7 +180,8 @@ def test_scalars_change_with_the_step(native: bool) -> None:
     add = tikgen.elementwise("x = x + a")
     program = tikgen.Program(
         [
-            tikgen.varying(add.bind(x=x, a=0), a=lambda step: step),
+            tikgen.varying(add.bind(x=x, a=0), a=np.array),
+            tikgen.loop(0, [add.bind(x=x, a=9)]),
             tikgen.varying(add.bind(x=y, a=0), a=[0.5] * most),
         ],
         native=native,

@@ -105,7 +105,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"copy takes arrays of one kind, dtype, shape and layout",
     ),
     "a copy of a number": (lambda: tikgen.Program([tikgen.copy(1, zeros(4))]), "copy takes arrays"),
-    "a loop without times": (lambda: tikgen.loop(0, ["n = n + 1"]), "1 or more; got 0"),
+    "a loop without times": (lambda: tikgen.loop(-1, ["n = n + 1"]), "0 or more; got -1"),
     "a name of no array": (lambda: counting(n_next="x"), "takes an array or a number; got str"),
     "a name that is none": (
         lambda: tikgen.Program(["n = n + 1"], **{"n": zeros(1), "../n": zeros(1)}),

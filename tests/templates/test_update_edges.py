@@ -318,35 +318,6 @@ def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
         kernel(**other)
 
 
-@pytest.mark.parametrize(
-    ("loop", "shape"),
-    [("function", (1031,)), ("function", (5, 67)), ("points", (5, 67)), ("points", (3, 4, 41))],
-    ids=str,
-)
-def test_points_of_a_mask_are_left_alone(
-    loop: str, shape: tuple[int, ...], ti_arch: str, rng: np.random.Generator
-) -> None:
-    if ti_arch != "cpu" and loop == "function":
-        pytest.skip("real functions belong to cpu")
-    text = "u' = u + 1/c*lap(u); v = v + u; q = 2*u'; w' = 2*v"
-    params = {"dim": len(shape), "boundary": "clamp", "schedule": {"loop": loop}}
-    kernel = tikgen.update(text, mask="solid", types={"solid": "i8"}, **params)
-    assert kernel.signature.names == ("u", "c", "v", "w", "solid", "u_next", "q", "w_next")
-    u, v, q, w = rng.uniform(-1, 1, (4, *shape)).astype(np.float32)
-    solid = rng.choice(np.int8([0, 0, 0, 1, -128]), shape)
-    # Nothing that is computed at a point of the mask matters.
-    c = np.where(solid, 0, 4).astype(np.float32)
-    found = launched(kernel, u=u, c=c, v=v, q=q, w=w, solid=solid)
-    free = tikgen.update(text, **params)
-    new = launched(free, u=u, c=np.full_like(u, 4), v=v)
-    kept = solid != 0
-    assert 0.2 < kept.mean() < 0.6
-    for name, value, before, after in zip("vuqw", found, (v, u, q, w), new, strict=True):
-        assert (value[kept] == before[kept]).all(), name
-        np.testing.assert_allclose(value[~kept], after[~kept], atol=1e-6, err_msg=name)
-    assert "if solid" not in kernel.source.text
-
-
 def test_heat_in_a_channel_is_kept_or_lost_through_its_walls(ti_arch: str) -> None:
     n = 64
     cosine, sine = (
@@ -392,11 +363,12 @@ def test_sound_between_walls_keeps_its_energy(rule: str, ti_arch: str) -> None:
         ({"boundary": {"x-": "wall", "x+": "free_surface"}}, "be at x-, or take 'clamp' or"),
         ({"boundary": "symmetrical"}, "Did you mean 'symmetric'"),
         ({"boundary": ("value", "ux")}, "takes ux, which is an array of the equations; values"),
-        ({"boundary": ("value", "row")}, "takes 'row', a name that the equations or the code"),
+        ({"boundary": ("value", "t"), "equations": "t = 2*p; p' = t"}, "'t', a name that the eq"),
         ({"types": {"g": "f16"}, "boundary": ("value", "gg")}, "names g, which is no array. Did"),
         ({"dim": 2, "boundary": ("value", "g")}, "no scalar, on the axes x and y; an array has"),
-        ({"mask": "ux"}, "is ux, which has a meaning already; name an array of its own"),
-        ({"mask": "row"}, "is 'row', which generated code has"),
+        ({"mask": "p"}, "is p, which the equations write; they may only read a mask"),
+        ({"mask": "b", "scalars": "b", "boundary": ("value", "b")}, "is b, which has a meaning"),
+        ({"mask": "update"}, "is 'update', which the kernel has"),
         ({"mask": "m", "types": {"m": "f32"}}, "makes the mask m f32; it takes integers of 8 to"),
         ({"mask": "m", "types": {"p_next": "f64"}}, "cannot be kept exactly where all is computed"),
         ({"dtype": "i32", "boundary": ("wall_flux", 1)}, "has a flux, which needs a float"),

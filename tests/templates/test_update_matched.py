@@ -402,7 +402,6 @@ def test_the_interior_pays_nothing() -> None:
         ("u' = dx(u)", ("cpml", 3), "takes "),
         ("u' = dx(u)", {"x-": LAYER, "x+": "periodic"}, "both sides must be"),
         ("u' = dx(u)*cpml_x", LAYER, "use the name 'cpml_x', which layers of kind 'cpml' have"),
-        ("u' = dx(u) + slot_x", LAYER, "uses the name 'slot_x', which generated code has"),
         (
             "u' = dx(u) + dx(p)",
             {"u": LAYER, "p": {"x-": LAYER, "x+": tikgen.absorbing(9, kind="cpml")}},

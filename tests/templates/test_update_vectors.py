@@ -303,7 +303,6 @@ def test_an_ejected_file_checks_itself(tmp_path: Path) -> None:
         ({"vectors": {"f": 3, "h": 3}}, "names h, which nothing uses"),
         ({"vectors": {"f": 3, "f_next": 3}}, "the next value of f"),
         ({"vectors": None, "layout": "last", "equations": "u' = u"}, "there are none"),
-        ({"equations": "run = f; f' = run", "vectors": {"f": 3, "run": 3}}, "'run_x', which gen"),
         ({"equations": "f' = f + f_next"}, "adds a number to a vector"),
         ({"equations": "f' = f; q = f_next"}, "the name f_next, which is the argument of f_next.x"),
         ({"at": {"f.3": "face x"}}, "names f.3, which is no array"),

@@ -250,7 +250,7 @@ OTHERS = (
         "for e in range(stop + steps", params=F32_BINS,
     ),
     Mutant(
-        "histogram", "what lies above counted", TEXT, " and value <= hi\n        place",
+        "histogram", "what lies above counted", TEXT, " & (value <= hi)\n        place",
         "\n        place", params=F32_BINS,
     ),
 )  # fmt: skip

@@ -46,11 +46,12 @@ _NO_F64_ON_VULKAN = frozenset(
 class Expression(Text):
     """One expression over named values, such as ``where(x > 0, a*x, 0)``.
 
-    It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, the
-    constants ``pi`` and ``e``, and the functions ``abs acos asin atan atan2 ceil cos cosh exp floor
-    isnan log max min pow round sign sin sinh sqrt tan tanh where``. As in NumPy, ``min`` and
-    ``max`` ignore NaN, ``round`` rounds halves to even, integers wrap around, the least integer is
-    its own ``abs``, integer ``//`` and ``%`` by zero give 0, and those of floats are exact.
+    It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, for integers
+    ``& | ^ ~ << >>``, the constants ``pi`` and ``e``, and the functions ``abs acos asin atan atan2
+    ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where``. As in
+    NumPy, ``min`` and ``max`` ignore NaN, ``round`` rounds halves to even, integers wrap around,
+    the least integer is its own ``abs``, integer ``//`` and ``%`` by zero give 0, and those of
+    floats are exact.
     Operations on literals are computed in the dtype of the kernel, and f16 in f32. A constant that
     is infinite or not a number, such as ``1/0``, goes into comparisons, ``where``, ``min`` and
     ``max`` alone, for fast math has no such numbers. Lines may break within parentheses.

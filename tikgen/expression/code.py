@@ -9,7 +9,7 @@ import numpy as np
 
 from tikgen.dtypes import DType
 from tikgen.expression.helpers import helper_of
-from tikgen.expression.tree import COMPARISONS, Node, literal_value
+from tikgen.expression.tree import BITS, COMPARISONS, Node, literal_value
 
 # The precedence of each operation, as in Python's grammar.
 _OR, _AND, _NOT, _COMPARE = 1, 2, 3, 4
@@ -41,6 +41,11 @@ class Code:
             return "-" + self.inside(node.args[0], _UNARY), _UNARY
         if node.op == "not":
             return "not " + self.inside(node.args[0], _NOT), _NOT
+        if node.op == "~":
+            return "~" + self.inside(node.args[0], _ATOM), _UNARY
+        if node.op in BITS:
+            first, second = (self.inside(arg, _UNARY) for arg in node.args)
+            return f"{first} {node.op} {second}", _OR
         if node.op in _PRECEDENCE:
             return self.infix(node, node.op, _PRECEDENCE[node.op])
         return self.call(node.op, node)
@@ -54,7 +59,10 @@ class Code:
         return f"{first} {symbol} {second}", precedence
 
     def inside(self, node: Node, precedence: int) -> str:
-        """Return code for an operand, in parentheses if its own precedence is lower."""
+        """Return code for an operand, in parentheses if its own precedence is lower.
+
+        Operations on bits stand in parentheses: few know their precedence.
+        """
         text, own = self.piece(node)
         return text if own >= precedence else f"({text})"
 
@@ -123,6 +131,10 @@ class TaichiCode(Code):
         if self._is_narrow and node.op in ("min", "max"):
             wide = ", ".join(f"ti.cast({self.number(arg)}, ti.i32)" for arg in node.args)
             return f"ti.cast(ti.{node.op}({wide}), {self._dtype.taichi})", _ATOM
+        if node.op in ("and", "or"):
+            return self._logic(node)
+        if node.op == "not" and node.args[0].op in ("and", "or"):
+            return f"not ({self.number(node.args[0])})", _NOT
         if node.op == "**":
             return self._power(node)
         helper = helper_of(node, self._dtype)
@@ -132,6 +144,16 @@ class TaichiCode(Code):
         """Return code for a call on the operands of ``node``."""
         names = {"where": "ti.select", "isnan": "ti.math.isnan"}
         return super().call(names.get(function, f"ti.{function}"), node)
+
+    def _logic(self, node: Node) -> Piece:
+        """Return code for ``&`` or ``|``: ``and`` would be a branch, which keeps LLVM from vectors.
+
+        Whatever both sides compute is safe: a quotient of integers by 0 is 0.
+        """
+        symbol, own = ("&", _BIT_AND) if node.op == "and" else ("|", _BIT_OR)
+        first, second = node.args
+        left = self.inside(first, own if first.op == node.op else _ATOM)
+        return f"{left} {symbol} {self.inside(second, _ATOM)}", own
 
     def _power(self, node: Node) -> Piece:
         exponent = node.whole_exponent

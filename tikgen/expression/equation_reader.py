@@ -14,14 +14,14 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.grid import Grid
-from tikgen.expression.literals import nodes_in
+from tikgen.expression.literals import is_whole, nodes_in
 from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
 from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
 from tikgen.expression.stretching import Second, Stretching
-from tikgen.expression.tree import CONSTANTS, Node
+from tikgen.expression.tree import CONSTANTS, Node, number_node
 
 INDICES = "ijk"
 FURTHEST = 64
@@ -169,9 +169,8 @@ class EquationReader(Reader):
         """Return where a name lies."""
         if name in self._places:
             return self._places[name]
-        if name in (*self._grid.scalars, *self._grid.constants, *CONSTANTS) or self._is_index(name):
-            return None
-        return self._grid.at.get(name, CENTRE)
+        is_number = name in self._grid.numbers or self.is_constant(name) or self._is_index(name)
+        return None if is_number else self._grid.at.get(name, CENTRE)
 
     def _differ(self, tree: ast.AST, one: frozenset[int], other: frozenset[int]) -> NoReturn:
         self._at = tree
@@ -197,8 +196,8 @@ class EquationReader(Reader):
     def _value(self, name: str) -> Node:
         """Return what a name stands for at the point."""
         if name in self._grid.constants:
-            return _number(self._grid.constants[name])
-        if name in CONSTANTS:
+            return number_node(self._grid.constants[name])
+        if self.is_constant(name):
             return Node("constant", value=name)
         if name in self._places:  # It was assigned.
             return Node("name", value=stored_name(name))
@@ -211,12 +210,19 @@ class EquationReader(Reader):
             return Node("name", value=name)
         return self._access(name, (0,) * self._grid.dim)
 
+    def is_constant(self, name: str) -> bool:
+        """Return whether a name is pi or e, and nothing else has it."""
+        return name in CONSTANTS and not self._is_named(name)
+
     def _is_index(self, name: str) -> bool:
+        dim = self._grid.dim
+        return name in (*INDICES[:dim], *AXES[:dim]) and not self._is_named(name)
+
+    def _is_named(self, name: str) -> bool:
+        """Return whether a text assigns a name or its next value, or parameters say what it is."""
         grid = self._grid
-        if name not in (*INDICES[: grid.dim], *AXES[: grid.dim]):
-            return False
-        known = (*grid.scalars, *grid.constants, *grid.at, *grid.arrays)
-        return not {name, name + PRIME} & {*known, *getattr(self, "kinds", ())}
+        known = (*grid.numbers, *grid.at, *grid.arrays)
+        return bool({name, name + PRIME} & {*known, *getattr(self, "kinds", ())})
 
     def _index(self, name: str) -> Node:
         """Return the tree of an index, or of a coordinate where the result lies."""
@@ -226,9 +232,9 @@ class EquationReader(Reader):
         if name in INDICES:
             return index
         if axis in (self._result or ()):
-            index = Node("-", (index, _number(0.5)))
+            index = Node("-", (index, number_node(0.5)))
         spacing = self._grid.spacing[axis]
-        return index if spacing == 1 else Node("*", (index, _number(spacing)))
+        return index if spacing == 1 else Node("*", (index, number_node(spacing)))
 
     def _access(self, array: str, offset: Offset) -> Node:
         """Return the name of an array's value at an offset."""
@@ -256,9 +262,9 @@ class EquationReader(Reader):
         self._at = tree
         if len(offset) != self._grid.dim:
             self._refuse(f"takes {self._grid.dim} offsets, one an axis; got {len(offset)}")
-        numbers = (*self._grid.scalars, *self._grid.constants, *CONSTANTS)
-        if name in numbers or self._is_index(name):
-            self._refuse(f"{name!r} is a number, and has no neighbours")
+        is_given = name in self._grid.numbers
+        if is_given or self.is_constant(name) or self._is_index(name):
+            self._refuse(operators.without_neighbours(name, is_given))
         if self.kinds.get(name) == "inplace":
             self._access(name, offset)
         return self._shifted(self._value(name), offset)
@@ -299,7 +305,7 @@ class EquationReader(Reader):
             return self._elsewhere(self._definitions[name], offset)
         if name in self.indices:
             step = offset[self.indices[name]]
-            return Node("+", (node, _number(step))) if step else node
+            return Node("+", (node, number_node(step))) if step else node
         if name in self._grid.scalars:
             return node
         if self.kinds.get(name) == "inplace":
@@ -322,8 +328,12 @@ class EquationReader(Reader):
         if problem := misused(tree):
             self._refuse(problem)
         if name not in OPERATORS:
+            if len(tree.args) == 1 and (
+                written := operators.nested(name, ast.unparse(tree.args[0]))
+            ):
+                self._refuse(f"{name}() is a derivative of a derivative: write {written}")
             offsets = ", ".join(map(ast.unparse, tree.args))
-            if name not in KNOWN and tree.args and all(map(_is_whole, tree.args)):
+            if name not in KNOWN and tree.args and all(map(is_whole, tree.args)):
                 self._refuse(f"a neighbour is written with brackets, {name}[{offsets}]")
             return super()._call(tree, depth)
         along = self._along(name, tree, depth)
@@ -428,13 +438,3 @@ class EquationReader(Reader):
 
     def _error(self, problem: str) -> ExpressionError:
         return refusal(self._text, self._at, problem)
-
-
-def _is_whole(tree: ast.expr) -> bool:
-    """Return whether a tree is an integer, which may be negative."""
-    operand = tree.operand if isinstance(tree, ast.UnaryOp) else tree
-    return isinstance(operand, ast.Constant) and type(operand.value) is int
-
-
-def _number(value: float) -> Node:
-    return Node("number", value=int(value) if value == int(value) else value)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import re
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -32,6 +33,8 @@ if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
 
 MOST_CHARACTERS = 20_000
+# A block as in Python.
+_FOR = re.compile(r"^\s*for \w+ in .*:", re.MULTILINE)
 
 
 def sympy_text(value: object) -> SympyText | None:
@@ -157,7 +160,7 @@ class Equations(Text):
             lines, statements = statements_of(known, MOST_CHARACTERS, also="#" + PRIME + DOT)
         except ExpressionError as error:
             problem, line, quoted = shown(error.problem).partition("\n")
-            is_block = "each " in (quoted or shown(str(known)))
+            is_block = "each " in (quoted or shown(str(known))) or _FOR.search(str(source))
             hint = "; a block is written 'each q in 9:'" if is_block else ""
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
         try:
@@ -280,8 +283,13 @@ class Equations(Text):
                 statement.value.func = ast.Name(TERMS, ast.Load())
         return Equations(_text_of(statements))
 
+    @property
+    def source(self) -> str:
+        """Return the lines as a user wrote them."""
+        return shown(self._lines)
+
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (shown(self._lines),)
+        return type(self), (self.source,)
 
 
 def _located(grid: Grid, origins: Mapping[str, str]) -> Grid:

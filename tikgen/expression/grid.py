@@ -40,5 +40,10 @@ class Grid:
     layers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
 
+    @property
+    def numbers(self) -> tuple[str, ...]:
+        """Return the names of numbers that are equal at all points."""
+        return (*self.scalars, *self.constants)
+
     def __hash__(self) -> int:
         return hash((self.dim, self.order, self.spacing, self.scalars, self.outputs, self.mask))

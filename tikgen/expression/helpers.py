@@ -9,11 +9,11 @@ from collections.abc import Iterable
 
 from tikgen.dtypes import DType
 from tikgen.expression import polynomials
-from tikgen.expression.tree import Node
+from tikgen.expression.tree import SHIFTS, Node
 
 _OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of", **polynomials.OWN}
 # Operations that some dtypes compute in a function.
-_HELPED = frozenset({"//", "%", "**", "pow", "abs", *_OWN})
+_HELPED = frozenset({"//", "%", "**", "pow", "abs", *SHIFTS, *_OWN})
 
 
 def helper_of(node: Node, dtype: DType) -> str:
@@ -29,6 +29,10 @@ def helper_of(node: Node, dtype: DType) -> str:
         if dtype.is_float:
             return "" if is_positive(node.args[0]) else "power"
         return "whole_power"
+    if node.op in SHIFTS:
+        if node.args[1].op == "number" and dtype.bits >= 32:
+            return ""
+        return "shifted_left" if node.op == "<<" else "shifted_right"
     if node.op == "abs" and dtype.is_signed and not dtype.is_float:
         return "abs_of"
     return _OWN.get(node.op, "")
@@ -78,11 +82,18 @@ def _integer_words(dtype: DType) -> dict[str, str]:
     working = dtype.working
     words = {"DTYPE": dtype.taichi, "WORKING": working.taichi}
     words |= {"MINUS": working.literal(-1)} if working.is_signed else {}
+    # One more place than the last shift gives 0, or -1 for negative numbers.
+    shifted = "n >> ti.select(is_within, count, LAST_BIT)"
+    beyond = shifted if dtype.is_signed else f"ti.select(is_within, {shifted}, ZERO)"
+    words["BEYOND"] = beyond.replace("LAST_BIT", working.literal(dtype.bits - 1)).replace(
+        "ZERO", working.literal(0)
+    )
     words |= {"LEAST": working.literal(int(dtype.lowest))} if dtype.is_signed else {}
     return words | {
         "NOTHING": dtype.literal(0),
         "ZERO": working.literal(0),
         "ONE": working.literal(1),
+        "WIDTH": working.literal(dtype.bits),
     }
 
 
@@ -176,6 +187,23 @@ def sign_of(x):
     """Return 1, 0 or -1."""
     return ti.cast(x > NOTHING, DTYPE) - ti.cast(x < NOTHING, DTYPE)
 ''',
+    # No processor and no compiler says what a shift beyond the width gives.
+    "shifted_left": '''
+@ti.func
+def shifted_left(a, b):
+    """Shift bits to the left; a count that is negative or beyond the width gives 0, as in NumPy."""
+    n, count = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    is_within = (count >= ZERO) & (count < WIDTH)
+    return ti.cast(ti.select(is_within, n << ti.select(is_within, count, ZERO), ZERO), DTYPE)
+''',
+    "shifted_right": '''
+@ti.func
+def shifted_right(a, b):
+    """Shift bits to the right; beyond the width all become the sign bit, as in NumPy."""
+    n, count = ti.cast(a, WORKING), ti.cast(b, WORKING)
+    is_within = (count >= ZERO) & (count < WIDTH)
+    return ti.cast(BEYOND, DTYPE)
+''',
     # Taichi folds powers of the constants that it finds in double precision.
     "whole_power": '''
 @ti.func
@@ -261,7 +289,7 @@ def power(base, exponent):
     """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
     size = ti.pow(ti.abs(base), exponent)
     half = exponent * HALF
-    is_odd = ti.floor(exponent) == exponent and ti.floor(half) != half
+    is_odd = (ti.floor(exponent) == exponent) & (ti.floor(half) != half)
     is_even = ti.floor(half) == half
     result = ti.select(is_odd, -size, ti.select(is_even, size, ti.sqrt(base)))
     result = ti.select(base < ZERO, result, size)
@@ -276,7 +304,7 @@ def round_half_even(x):
     low = ti.floor(x)
     rest = x - low
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
-    return ti.select(rest > HALF or (rest == HALF and is_odd), low + ONE, low)
+    return ti.select((rest > HALF) | ((rest == HALF) & is_odd), low + ONE, low)
 ''',
     # Vulkan differs in the angle of the origin, and of NaN and infinity.
     "angle_of": '''

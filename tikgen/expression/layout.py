@@ -11,8 +11,8 @@ _EQUALS = re.compile(r"( \+?= )")
 # A bracket, an opening one with all up to its end if no other stands between.
 _BRACKET = re.compile(r"[(\[](?:[^()\[\]]*[)\]])?|[)\]]")
 # Brackets that open, and separators: operators, those that bind least first, and commas.
-_TOKEN = re.compile(r"[(\[]| (?=(?:([<>]=?|[=!]=|and|or)|([+-])|([*/])) )|(, )")
-_BRACKETS, _COMMA = 0, 4
+_TOKEN = re.compile(r"[(\[]| (?=(?:([<>]=?|[=!]=|and|or)|([&|^]|<<|>>)|([+-])|([*/])) )|(, )")
+_BRACKETS, _COMMA = 0, 5
 
 # From where to where something is in the code.
 Span = tuple[int, int]
@@ -85,7 +85,7 @@ class _Expression:
         """Return where what is of each kind stands directly within a bracket."""
         if opened in self._inside:
             return self._inside[opened]
-        found: list[list[int]] = [[], [], [], [], []]
+        found: list[list[int]] = [[] for _ in range(_COMMA + 1)]
         position, stop = opened + 1, self._closing[opened]
         while match := _TOKEN.search(self._code, position, stop):
             start, kind = match.start(), match.lastindex or _BRACKETS

@@ -64,6 +64,12 @@ def known_value(tree: ast.expr) -> float | None:
     return None
 
 
+def is_whole(tree: ast.expr) -> bool:
+    """Return whether a tree is an integer, which may be negative."""
+    operand = tree.operand if isinstance(tree, ast.UnaryOp) else tree
+    return isinstance(operand, ast.Constant) and type(operand.value) is int
+
+
 def simplified(tree: ast.BinOp) -> ast.expr:
     """Return an operation without terms that a 0 of a list removes, and without factors of 1."""
     left, right = known_value(tree.left), known_value(tree.right)

@@ -28,6 +28,24 @@ def axes_of(operator: str) -> tuple[int, ...]:
     return tuple(AXES.index(letter) for letter in operator.removeprefix("avg").removeprefix("d"))
 
 
+def without_neighbours(name: str, is_given: bool) -> str:
+    """Return why a name has no neighbours; one that is not given has a meaning in every text."""
+    if is_given:
+        return f"{name!r} is a number, and has no neighbours"
+    what = "a coordinate" if name in AXES else "an index" if name in "ijk" else "a number"
+    return (
+        f"{name!r} is {what}, and has no neighbours; give the array another name, or its type, as "
+        f"in types={{{name!r}: 'f32'}}"
+    )
+
+
+def nested(name: str, operand: str) -> str:
+    """Return a derivative of order 3 or 4, such as ``dxxx``, as two that nest, or nothing."""
+    axes = "".join(sorted(name[1:]))
+    is_higher = name[:1] == "d" and len(axes) in (3, 4) and {*axes} <= {*AXES}
+    return f"d{axes[:2]}(d{axes[2:]}({operand}))" if is_higher else ""
+
+
 def first(
     node: Node, axis: int, order: int, spacing: float, shift: Shift, from_faces: bool | None
 ) -> Node:

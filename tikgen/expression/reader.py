@@ -31,7 +31,13 @@ _BINARY: dict[type[ast.operator], str] = {
     ast.FloorDiv: "//",
     ast.Mod: "%",
     ast.Pow: "**",
+    ast.BitAnd: "&",
+    ast.BitOr: "|",
+    ast.BitXor: "^",
+    ast.LShift: "<<",
+    ast.RShift: ">>",
 }
+_BITWISE = (ast.BitAnd, ast.BitOr, ast.BitXor)
 _COMPARE: dict[type[ast.cmpop], str] = {
     ast.Lt: "<",
     ast.LtE: "<=",
@@ -42,13 +48,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 }
 # Names that generated code uses.
 _RESERVED = HELPERS | NAMES | {"ti", "np", "dtype", "range"}
-# Operators on bits, and what to write instead.
-_INSTEAD: dict[type, tuple[str, str]] = {
-    ast.BitAnd: ("&", "'and'"),
-    ast.BitOr: ("|", "'or'"),
-    ast.BitXor: ("^", "'**' for a power, '!=' between comparisons"),
-    ast.Invert: ("~", "'not'"),
-}
 _LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
 # Keywords of Python that stand where a name may: some begin what no text has, and others do not
 # stand before an operator.
@@ -60,7 +59,9 @@ _KEYWORD = re.compile(
     re.MULTILINE,
 )
 # An operator that ends a line, and all up to the next line that is neither empty nor a comment.
-_UNFINISHED = re.compile(r"([-+*/%<>=]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)")
+_UNFINISHED = re.compile(
+    r"([-+*/%<>=&|^]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)"
+)
 
 
 def parse_expression(text: object) -> Node:
@@ -75,7 +76,7 @@ def parse_expression(text: object) -> Node:
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
     text, statements = statements_of(text)
-    reader = Reader(text)
+    reader = Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
@@ -158,9 +159,17 @@ class Reader:
     most_nodes = MOST_NODES
     functions = tuple(FUNCTIONS)
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, statements: Iterable[ast.stmt] = ()) -> None:
         self._text = text
         self._count = 0
+        # Names that the text assigns.
+        self.targets = frozenset(
+            target.id
+            for statement in statements
+            if isinstance(statement, ast.Assign)
+            for target in statement.targets
+            if isinstance(target, ast.Name)
+        )
 
     def assignment(self, statement: ast.stmt) -> tuple[str, Node]:
         """Return the name and the tree of one assignment."""
@@ -175,6 +184,10 @@ class Reader:
         if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
             self._refuse(f"{self._piece(statement.targets[0])!r}: assign to one plain name")
         return self._name(statement.targets[0].id), self.number(statement.value)
+
+    def is_constant(self, name: str) -> bool:
+        """Return whether a name is pi or e, and nothing in the text that the text assigns."""
+        return name in CONSTANTS and name not in self.targets
 
     def number(self, tree: ast.expr, depth: int = 0) -> Node:
         """Return the tree of a number; truth values are cast."""
@@ -197,7 +210,7 @@ class Reader:
             case ast.Constant():
                 return self._constant(tree.value)
             case ast.Name():
-                if tree.id in CONSTANTS:
+                if self.is_constant(tree.id):
                     return Node("constant", value=tree.id)
                 return Node("name", value=self._name(tree.id))
             case ast.UnaryOp(op=ast.Not()):
@@ -209,6 +222,11 @@ class Reader:
                 if isinstance(tree.operand, ast.Constant):
                     return Node("number", value=-literal_value(operand))
                 return Node("neg", (operand,))
+            case ast.UnaryOp(op=ast.Invert()):
+                node = self._read(tree.operand, depth)
+                if node.is_bool:
+                    self._refuse(f"{self._piece(tree)!r} is of a condition: write 'not'")
+                return Node("~", (node,))
             case ast.BinOp() if type(tree.op) in _BINARY:
                 left, right = self.number(tree.left, depth), self.number(tree.right, depth)
                 return Node(_BINARY[type(tree.op)], (left, right))
@@ -224,10 +242,6 @@ class Reader:
                 return Node("where", (condition, *branches))
             case ast.Call():
                 return self._call(tree, depth)
-        if found := _INSTEAD.get(type(getattr(tree, "op", None))):
-            what, instead = found
-            piece = self._piece(tree)
-            self._refuse(f"{piece!r} has {what!r}, which is not allowed: write {instead}")
         raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
 
     def _constant(self, value: object) -> Node:
@@ -245,6 +259,11 @@ class Reader:
         # The comparisons of a chain are one level below the "and" that joins them.
         levels = _levels(len(tree.ops), depth + (len(tree.ops) > 1))
         for left, op, right, level in zip(terms, tree.ops, terms[1:], levels, strict=False):
+            if len(tree.ops) > 1 and isinstance(getattr(right, "op", None), _BITWISE):
+                self._refuse(
+                    f"{self._piece(right)!r} comes before the comparisons beside it: "
+                    "write 'and' or 'or' between conditions, and compare bits one by one"
+                )
             if type(op) not in _COMPARE:
                 self._refuse(f"{self._piece(tree)!r}: 'is' and 'in' are not allowed")
             sides = self.number(left, level), self.number(right, level)
@@ -283,9 +302,8 @@ class Reader:
     def _name(self, name: str) -> str:
         if name.startswith("_"):
             self._refuse(f"the name {_clip(name)!r} begins with an underscore")
-        if name in FUNCTIONS or name in CONSTANTS:
-            what = "function" if name in FUNCTIONS else "constant"
-            self._refuse(f"{name!r} is a {what} and cannot name a value")
+        if name in FUNCTIONS:
+            self._refuse(f"{name!r} is a function and cannot name a value")
         if name in _RESERVED:
             self._refuse(f"the name {name!r} is used by generated code; choose another")
         return name

@@ -76,18 +76,19 @@ class Reducing(Assignments):
         Raises:
             ExpressionError: if the program cannot be computed in ``dtype``.
         """
-        return Reducing(super().folded(dtype).assignments, self._operations)
+        return Reducing(super().folded(dtype).assignments, self.kinds)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return type(self), (self.assignments, self._operations)
+        return type(self), (self.assignments, self.kinds)
 
     @property
-    def _operations(self) -> dict[str, str]:
+    def kinds(self) -> dict[str, str]:
+        """Return the operation of each reduction, and that of arrays that hold terms."""
         return {**self.reductions, **dict.fromkeys(self.terms, TERMS)}
 
     def with_terms(self) -> Reducing:
         """Return a program that stores the terms of each sum, and adds nothing up."""
-        changed = {n: TERMS if op == "sum" else op for n, op in self._operations.items()}
+        changed = {n: TERMS if op == "sum" else op for n, op in self.kinds.items()}
         return Reducing(self.assignments, changed)
 
 
@@ -109,7 +110,7 @@ class _Reader(Reader):
 def _parsed(text: object) -> tuple[list[tuple[str, Node]], dict[str, str]]:
     """Return (name, tree) for each assignment in a text, and its reductions."""
     text, statements = statements_of(text)
-    reader = _Reader(text)
+    reader = _Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         value = statements[0].value
         operation = reduction_of(value)

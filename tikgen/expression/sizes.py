@@ -63,6 +63,8 @@ class Sizes:
                 self._refuse(tree, "multiplies two vectors; dot(v, w) is their scalar product")
             case ast.Div() if right:
                 self._refuse(tree, "divides by a vector")
-            case ast.FloorDiv() | ast.Mod() | ast.Pow() if left or right:
+            case ast.Add() | ast.Sub() | ast.Mult() | ast.Div():
+                return left or right
+            case _ if left or right:
                 self._refuse(tree, "has a vector where only numbers are allowed")
         return left or right

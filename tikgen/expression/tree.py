@@ -27,6 +27,16 @@ COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "!=": np.not_equal,
 }
 _LOGIC = frozenset({"and", "or", "not"})
+# Operators on the bits of integers, and what to write of truth values and floats instead.
+BITS = {
+    "&": "'and' between conditions",
+    "|": "'or' between conditions",
+    "^": "'**' for a power, '!=' between conditions",
+    "~": "'not' before a condition",
+    "<<": "'*' and a power of 2",
+    ">>": "'//' and a power of 2",
+}
+SHIFTS = frozenset({"<<", ">>"})
 # What has a result in fast math, even if an operand is an infinite constant.
 _KEEP_INFINITY = frozenset({*COMPARISONS, "where", "min", "max", "isnan"})
 
@@ -149,6 +159,11 @@ class Node:
         return exponent is not None and exponent >= 0
 
 
+def number_node(value: float) -> Node:
+    """Return the tree of a number, of a whole one as an integer."""
+    return Node("number", value=int(value) if value == int(value) else value)
+
+
 def literal_value(node: Node) -> int | float:
     """Return the value of a literal or a named constant."""
     if isinstance(node.value, str):
@@ -160,7 +175,10 @@ def suitability_problem(node: Node, dtype: DType) -> str | None:
     """Return why the tree cannot be computed in ``dtype``, or None."""
     if dtype.bits < 32 and node.depth > DEEPEST_SMALL:
         return f"is nested more than {DEEPEST_SMALL} levels deep, too deep for {dtype}"
-    # Floats have all operations, and not all numbers.
+    # Floats have all operations but those on bits, and not all numbers.
+    if dtype.is_float and (found := sorted(node.kinds & BITS.keys())):
+        symbol = found[0]
+        return f"{symbol} needs an integer dtype, and this one is {dtype}; write {BITS[symbol]}"
     parts = node.numbers if dtype.is_float else node.nodes
     for part in parts:
         if problem := _node_problem(part, dtype):
@@ -195,7 +213,7 @@ def _largest(dtype: DType) -> float:
 
 def folded_problem(folded: Node, dtype: DType) -> str | None:
     """Return why a folded tree cannot be computed in ``dtype``, or None."""
-    return _infinity_problem(folded) if dtype.is_float else _power_problem(folded, dtype)
+    return _infinity_problem(folded) if dtype.is_float else _integer_problem(folded, dtype)
 
 
 def _infinity_problem(folded: Node) -> str | None:
@@ -216,9 +234,13 @@ def _infinity_problem(folded: Node) -> str | None:
     return None
 
 
-def _power_problem(folded: Node, dtype: DType) -> str | None:
+def _integer_problem(folded: Node, dtype: DType) -> str | None:
     for node in folded.nodes:
         if node.op == "**" and not node.has_small_exponent:
             most = LARGEST_EXPONENT
             return f"with dtype {dtype}, ** takes a literal whole exponent from 0 to {most}"
+        if node.op in SHIFTS and node.args[1].op == "number":
+            count = int(node.args[1].value)
+            if not 0 <= count < dtype.bits:
+                return f"{node.op} {count} goes beyond the {dtype.bits} bits of {dtype}"
     return None

@@ -95,6 +95,8 @@ class Expansion(ast.NodeTransformer):
             assert isinstance(tree, ast.Compare)
             each = self._each(tree.left, tree.comparators[0])
             return [one for _ in each for one in self.statements(statement.body)]
+        if isinstance(statement, ast.For):
+            self._refuse(statement, "a block is written 'each q in 9:'")
         if isinstance(statement, ast.If):
             return self._regions.merged(statement, self._branches(statement))
         if not isinstance(statement, ast.Assign):

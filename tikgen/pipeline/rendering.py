@@ -11,10 +11,11 @@ import re
 import tokenize
 import types
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tikgen.errors import RenderError, TemplateError
+from tikgen.expression.apart import restored
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, with_sizes
 from tikgen.template.base import Template
 from tikgen.template.blame import blamed, shown
@@ -198,8 +199,20 @@ def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
     Raises:
         RenderError: if the template is malformed or uses an unknown name.
     """
-    template = variant.template
-    models = variant.problem, variant.schedule
+    problem, apart = variant.template.set_apart(variant.problem)
+    if apart:
+        body, places = _rendered(_set_apart(variant, problem, apart), variant.params)
+        body = restored(body, apart)
+    else:
+        body, places = _rendered(variant, variant.params)
+    header = _header(variant)
+    if variant.sizes:
+        body = _with_extents(body, variant.arguments + variant.workspace)
+    return header + body, ("",) * header.count("\n") + places
+
+
+def _rendered(variant: Variant, params: Mapping[str, Any]) -> tuple[str, tuple[str, ...]]:
+    template, models = variant.template, (variant.problem, variant.schedule)
     names = {
         "p": variant.problem,
         "s": variant.schedule,
@@ -214,11 +227,17 @@ def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
     }
     from tikgen.pipeline.jinja_run import run  # Jinja2 takes a while to import.
 
-    body, places = run(template, names, variant.params)
-    header = _header(variant)
-    if variant.sizes:
-        body = _with_extents(body, variant.arguments + variant.workspace)
-    return header + body, ("",) * header.count("\n") + places
+    return run(template, names, params)
+
+
+def _set_apart(variant: Variant, problem: ParameterModel, apart: Iterable[str]) -> Variant:
+    """Return a variant of a problem that spells some names otherwise."""
+    views = variant.views
+    if views:
+        arguments = variant.template.arguments(problem)
+        spelled = {restored(argument.name, apart): argument.name for argument in arguments}
+        views = Views(tuple((spelled[name], group) for name, group in views.groups))
+    return replace(variant, problem=problem, views=views)
 
 
 def hashed(variant: Variant, text: str, line_map: tuple[str, ...]) -> Source:

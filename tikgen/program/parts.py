@@ -162,16 +162,16 @@ def loop(times: int, parts: Iterable[Part], *, until: str | None = None) -> Loop
     """Return the part of a program that runs ``parts`` several times within each step.
 
     Args:
-        times: how many times.
+        times: how many times; 0 leaves the parts out.
         parts: what a program takes.
         until: a condition on one-element arrays, such as ``"rr < 1e-8"``, checked after each time;
             the loop ends where it holds, and after ``times`` in any case.
 
     Raises:
-        ProgramError: if ``times`` is no whole number above 0, or ``parts`` holds something else.
+        ProgramError: if ``times`` is no whole number from 0 on, or ``parts`` holds something else.
     """
-    if isinstance(times, bool) or not isinstance(times, numbers.Integral) or times < 1:
-        raise ProgramError(f"loop takes a whole number of times, 1 or more; got {times!r}")
+    if isinstance(times, bool) or not isinstance(times, numbers.Integral) or times < 0:
+        raise ProgramError(f"loop takes a whole number of times, 0 or more; got {times!r}")
     return Loop(int(times), parts_of(parts), until)
 
 
@@ -236,7 +236,7 @@ def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:
                 "a program takes bound kernels, assignments as text, swap, copy, loop, when and "
                 f"varying; got {_kind(part)}{hint}"
             )
-    return found
+    return tuple(part for part in found if not isinstance(part, Loop) or part.times)
 
 
 def _kind(value: Any) -> str:

@@ -29,6 +29,8 @@ def values(
     found = np.zeros(count, argument.dtype.numpy)
     for number, step in enumerate(range(first, first + count)):
         value = source(step) if callable(source) else source[step]
+        if isinstance(value, np.ndarray) and value.ndim == 0:
+            value = value[()]
         if problem := signature.scalar_problem(place, value):
             raise ProgramError(f"{bound.kernel.name}, step {step}: {problem}")
         with np.errstate(over="ignore"):

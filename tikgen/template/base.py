@@ -94,6 +94,13 @@ class Template:
         """Return further names for the Jinja2 text; none of them may come from a user's text."""
         return {}
 
+    def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
+        """Return the problem as the code is rendered from, and names that it spells otherwise.
+
+        Those are names of a user that the text has as well: :mod:`tikgen.expression.apart`.
+        """
+        return p, ()
+
     def default_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
     ) -> Mapping[str, Any]:

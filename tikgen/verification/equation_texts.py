@@ -33,6 +33,9 @@ REDUCTIONS = ("sum", "max", "min")
 BLOCKS = ("over", "between", "alone", "own")
 CONDITIONS = ("u > w", "i < 3", "not (w < u) or a > i")
 
+# Operators on bits, and what stands for them where floats are computed.
+BITS = {"&": "-", "^": "+", ">>": "*"}
+
 # A tree is a name, a number, or (operation, operands ...).
 Tree = Any
 
@@ -64,7 +67,7 @@ def programs() -> SearchStrategy[Tree]:
     )
 
     def grown(inner: SearchStrategy[Tree]) -> SearchStrategy[Tree]:
-        two = st.sampled_from(("+", "-", "*", "min", "max"))
+        two = st.sampled_from(("+", "-", "*", "min", "max", *BITS))
         return st.one_of(
             st.tuples(two, inner, inner),
             st.tuples(st.just("where"), inner, inner, inner),
@@ -223,6 +226,7 @@ class _Writer:
                 return f"({first})**2"
             case "min" | "max":
                 return f"{operation}({first}, {rest[0]})"
+        operation = BITS.get(operation, operation) if self._is_float else operation
         return f"({first} {operation} {rest[0]})"
 
     def _apart(self, field: str) -> str:

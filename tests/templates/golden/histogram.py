@@ -32,7 +32,7 @@ def histogram(
                     value = x[base + u]
                     place = (value - lo) * scale
                     # As unsigned numbers, the bits of what is negative or NaN exceed those of infinity.
-                    counts_somewhere = ti.bit_cast(place, ti.u32) < ti.u32(0x7F800000) and value <= hi
+                    counts_somewhere = (ti.bit_cast(place, ti.u32) < ti.u32(0x7F800000)) & (value <= hi)
                     place = ti.min(place, ti.f32(15.0))
                     bins[u] = ti.cast(ti.select(counts_somewhere, place, ti.f32(16.0)), ti.i32)
                 # Each set of bins has its own elements: in one set, equal ones would wait for each other.
