@@ -74,6 +74,7 @@ def build(
         EngineUnavailable: if the engine cannot run here, or is unknown.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
+    key: Any = None
     try:
         key = (
             name,
@@ -84,7 +85,7 @@ def build(
             records.generation,
             runtime.current_arch(),
             runtime.is_debug(),
-            catalogue.generation,
+            catalogue.generation_for(name),
             *params.items(),
             # 1, 1.0 and True are equal but differ in type, also within tuples.
             *[repr(v) if type(v) is tuple else type(v) for v in params.values()],
@@ -100,9 +101,10 @@ def build(
     with _lock:
         journal = events.Journal()
         try:
+            template = catalogue.current_template(name)
             variant, record = journal.timed(
                 "resolve",
-                lambda: choose(name, schedule, shape, arch, params, engine=engine),
+                lambda: choose(template, schedule, shape, arch, params, engine=engine),
                 memo=False,
             )
             source = _render_once(variant, journal)
@@ -130,7 +132,8 @@ def render(
     **params: Any,
 ) -> Source:
     """Return the rendered source of a variant; takes the arguments of :func:`build`."""
-    return render_variant(resolve(name, schedule=schedule, shape=shape, arch=arch, **params))
+    template = catalogue.current_template(name)
+    return render_variant(resolve(template, schedule=schedule, shape=shape, arch=arch, **params))
 
 
 def resolve(

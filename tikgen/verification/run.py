@@ -18,7 +18,7 @@ from tikgen.pipeline import evidence
 from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
-from tikgen.template.catalogue import find_template
+from tikgen.template.catalogue import current_template
 from tikgen.verification.diagnosis import check_has_reference
 from tikgen.verification.options import is_number, problems_of
 from tikgen.verification.report import ArchReport, Report
@@ -85,7 +85,7 @@ def verify(
     """
     if importlib.util.find_spec("hypothesis") is None:
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
-    template = find_template(name)
+    template = current_template(name)
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
     problem = engines.problem(engine)
