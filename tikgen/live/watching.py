@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tikgen.consoles import make_console
 from tikgen.errors import TikgenError, UnknownTemplate, WatchError
 from tikgen.live.rebuilding import Change, rebuild
 from tikgen.pipeline import builder
@@ -257,10 +258,8 @@ def _templates_in(root: Path) -> list[Path]:
 
 
 def _print(change: Change) -> None:
-    from rich.console import Console
-
     colour = "green" if change.rebuilt or change.compiled else "yellow"
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    console = make_console(stderr=True, highlight=False, soft_wrap=True)
     console.print(
         f"{time.strftime('%H:%M:%S')} {change}", style=colour if change.ok else "red", markup=False
     )

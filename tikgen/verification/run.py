@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen import engines
+from tikgen.consoles import make_console
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.pipeline import evidence
 from tikgen.progress import bar
@@ -174,9 +175,7 @@ def _verify_on(
     script = None if outcome.kind == "uncompared" else write_script(scripts, case, outcome)
     failure = replace(found.failure, script=script)
     if not _is_quiet.get():
-        from rich.console import Console
-
-        console = Console(stderr=True)
+        console = make_console(stderr=True)
         console.print(f"{template.name} failed on {arch}", style="bold red")
         console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
     return replace(found, failure=failure)
