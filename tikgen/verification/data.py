@@ -89,11 +89,14 @@ def exponents(dtype: DType) -> tuple[int, int]:
 
 
 def is_near_the_ends(values: NDArray, dtype: DType) -> NDArray:
-    """Return where floats are so large or small that what leads to them may leave the range."""
+    """Return where floats are so large or small that what leads to them may leave the range.
+
+    Zeros are among them: a factor of 0 may meet one that overflowed.
+    """
     info = np.finfo(dtype.numpy)
     margin = np.longdouble(2) ** (int(info.maxexp) // 8)
     sizes = np.abs(values.astype(np.longdouble))
-    usual = (sizes == 0) | ((sizes >= info.tiny * margin) & (sizes <= info.max / margin))
+    usual = (sizes >= info.tiny * margin) & (sizes <= info.max / margin)
     found: NDArray = ~usual
     return found
 
