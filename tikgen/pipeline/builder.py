@@ -105,10 +105,11 @@ def build(
     with _lock:
         journal = events.Journal()
         try:
-            template = catalogue.current_template(name)
             variant, record = journal.timed(
                 "resolve",
-                lambda: choose(template, schedule, shape, arch, params, engine=engine),
+                lambda: choose(
+                    catalogue.current_template(name), schedule, shape, arch, params, engine=engine
+                ),
                 memo=False,
             )
             source = _render_once(variant, journal)
