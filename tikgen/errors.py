@@ -59,6 +59,13 @@ class TemplateError(TikgenError):
         super().__init__(f"Template {template!r}: {problem}")
 
 
+class TemplateChanged(TemplateError):
+    """The files of a template were saved between two uses that must agree."""
+
+    def __init__(self, message: str) -> None:
+        TikgenError.__init__(self, message)
+
+
 class DeclarationError(TemplateError):
     """An array or a scalar is declared with something that it cannot have."""
 

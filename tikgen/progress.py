@@ -7,6 +7,8 @@ import functools
 import time
 from collections.abc import Callable, Iterator
 
+from tikgen.consoles import make_console
+
 
 @contextlib.contextmanager
 def bar(what: str, total: float, *, counts: bool = True) -> Iterator[Callable[..., None]]:
@@ -17,13 +19,18 @@ def bar(what: str, total: float, *, counts: bool = True) -> Iterator[Callable[..
         total: how much there is to do.
         counts: whether to show the numbers as well, which then are whole.
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeElapsedColumn,
+    )
 
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     numbers = [MofNCompleteColumn()] if counts else []
     with Progress(
-        "{task.description}",
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         *numbers,
         TimeElapsedColumn(),
@@ -42,7 +49,6 @@ def rates(total: int, bytes_a_step: int | None) -> Iterator[Callable[[int], None
         total: how many steps there are.
         bytes_a_step: the bytes that a step moves, None if that is not known.
     """
-    from rich.console import Console
     from rich.progress import (
         BarColumn,
         MofNCompleteColumn,
@@ -51,7 +57,7 @@ def rates(total: int, bytes_a_step: int | None) -> Iterator[Callable[[int], None
         TimeRemainingColumn,
     )
 
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     with Progress(
         "steps",
         BarColumn(),

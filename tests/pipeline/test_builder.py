@@ -129,6 +129,26 @@ def test_clear_frees_300_variants() -> None:
     assert not any(ref() is not None for ref in gone)
 
 
+def test_kernels_that_nobody_refers_to_are_freed_once_others_were_built(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(builder, "_MOST_KERNELS", 3)
+    tikgen.clear()
+
+    def built(number: int) -> tikgen.Kernel:
+        return tikgen.build("map", expr=f"y = {number}.5*x", arch="cpu")
+
+    kept = built(0)
+    text = "import taichi as ti\n\n\n@ti.kernel\ndef f(x: ti.i32):\n    y = x\n"
+    refs = [weakref.ref(tikgen.from_string(text))]
+    refs += [weakref.ref(built(number)) for number in range(1, 5)]
+    gc.collect()
+    assert [ref() is None for ref in refs] == [True, True, False, False, False]
+    assert built(4) is refs[4]()
+    assert built(0) is kept
+    assert len(builder.kernels()) <= 5
+
+
 def test_clear_frees_kernels_that_were_launched_and_bound(
     ti_arch: str, rng: np.random.Generator
 ) -> None:

@@ -178,7 +178,7 @@ def test_bind_adopts_the_code_on_offer(ti_arch, template, given) -> None:
     assert value_of(kernel) == 7
 
 
-def test_a_bound_kernel_names_missing_arguments_of_new_code(ti_arch, template) -> None:
+def test_a_bound_kernel_keeps_the_code_whose_arguments_it_has(ti_arch, template) -> None:
     kernel, x = tikgen.build(template, value=3), np.full(5, np.nan, "f4")
     bound = kernel.bind(x)
     folder = template.folder
@@ -193,9 +193,19 @@ def test_a_bound_kernel_names_missing_arguments_of_new_code(ti_arch, template) -
     assert set(x) == {3}  # The old code serves until someone gives what the new takes.
     kernel(x, np.full(5, 8, "f4"))
     assert set(x) == {8}
-    for call in (bound, lambda: kernel(x)):
-        with pytest.raises(ArgumentError, match="argument y is missing"):
-            call()
+    with pytest.raises(ArgumentError, match="argument y is missing"):
+        kernel(x)
+    for _ in range(2):
+        x[:] = np.nan
+        bound()
+        assert set(x) == {3}
+    builder.replace(kernel, edited(kernel, "y[i]", "y[i] + 1"), lambda _: None)
+    kernel(x, np.full(5, 8, "f4"))
+    bound()
+    assert set(x) == {3}
+    builder.clear()
+    with pytest.raises(ArgumentError, match="unloaded"):
+        bound()
 
 
 def test_another_parameter_set_of_equal_code_gets_its_own_kernel(ti_arch, template) -> None:

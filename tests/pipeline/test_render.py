@@ -133,6 +133,23 @@ def test_a_missing_macro_file_is_named(tmp_path: Path) -> None:
         tikgen.render(tikgen.load_template(folder))
 
 
+@pytest.mark.parametrize(
+    "macro",
+    [
+        "{% macro m() %}{{ m() }}{% endmacro %}\n",
+        '#% from "_shared/own.j2" import m\n{% macro m2() %}{% endmacro %}\n',
+    ],
+)
+def test_a_macro_that_needs_itself_is_named(tmp_path: Path, macro: str) -> None:
+    text = '#% from "_shared/own.j2" import m\nimport taichi as ti\n\n{{ m() }}\n'
+    folder = folder_with(tmp_path, text)
+    (tmp_path / "_shared").mkdir()
+    (tmp_path / "_shared/own.j2").write_text(macro)
+    with pytest.raises(RenderError, match="a macro calls or imports itself") as caught:
+        tikgen.render(tikgen.load_template(folder))
+    assert "template: _shared/own.j2:1" in str(caught.value)
+
+
 @pytest.mark.parametrize("missing", ["kernel.py.j2", "template.py"])
 def test_a_folder_that_lacks_a_file_is_refused(tmp_path: Path, missing: str) -> None:
     folder = folder_with(tmp_path)

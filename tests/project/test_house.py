@@ -125,6 +125,12 @@ def test_only_one_room_touches_private_names_of_taichi() -> None:
     assert not {m: named for m, named in found.items() if named and room_of(m) != "taichi"}
 
 
+def test_one_file_makes_consoles() -> None:
+    making = re.compile(r"\bConsole\(|from_markup\(|rich import print|get_console\(")
+    found = {m for m, path in MODULES.items() if making.search(path.read_text(encoding="utf-8"))}
+    assert found == {"consoles"}  # Others may print :x: as a picture.
+
+
 def test_files_stay_near_400_lines() -> None:
     lengths = {
         module: len(path.read_text(encoding="utf-8").splitlines())

@@ -67,6 +67,7 @@ def make(tmp_path: Path) -> Make:
         ({"shape": ("n-1",)}, "y: shape has 'n-1'; an extent is a number such as 4, 'n' or"),
         ({"shape": (-1,)}, "y: shape has -1"),
         ({"shape": (None,)}, "y: shape has None"),
+        ({"values": "all"}, "y: values takes 'small' or 'any'; got 'all'"),
         ({"name": "a b"}, "an array 'a b': its name must be an identifier"),
     ],
 )

@@ -84,7 +84,7 @@ def test_an_error_in_a_file_beside_is_located_and_changes_nothing(folder: Path) 
     (folder / "constants.py").write_text("FACTOR = 3.0\nraise ValueError('lost')\n")
     with pytest.raises(TemplateError, match=r"ValueError: lost \(in constants\.py:2\)"):
         catalogue.reload_template(folder)
-    assert tikgen.render(template).text == tikgen.render("scale").text
+    assert template in catalogue.loaded_templates()
     assert sys.modules[type(template).__module__].factor() == 2.0
 
 

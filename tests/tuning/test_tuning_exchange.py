@@ -141,7 +141,7 @@ def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
         ('mode = "one"', 'mode = "two"', "mode"),
         ("n = 100", "n = 0", "shape"),
         ("n = 100", "n7 = 100", "shape"),
-        ('template = "scaled"', 'template = "pencil"', "no template 'pencil'"),
+        ('template = "scaled"', 'template = "pencil"', "1 record of 'pencil': .*not found here"),
         ('fingerprint = "', 'fingerprint = "f', "another version of the template"),
         ('taichi = "', 'taichi = "0.', "made with Taichi 0."),
         ('arch = "cpu"', 'arch = "abacus"', "'abacus' is unknown"),
@@ -235,13 +235,20 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     assert "wrote 2 records" in command("tuned", "export", str(path))
     assert "wrote 3 records" in command("tuned", "export", str(path), "--all")
     records.keep(dataclasses.replace(record("double"), template="gone"))
-    assert "template not found here" in command("tuned", "show", "gone")
+    told = " ".join(command("tuned", "show", "gone").split())
+    assert "template not found here" in told
+    assert "gone: this template is not found here; name the folder that holds its folder in" in told
     assert "removed 1 record" in command("tuned", "clear", "gone")
     assert "removed 1 record" in command("tuned", "clear", str(tmp_path / "double"))
     assert "removed 2 records" in command("tuned", "clear")
     assert "no template 'nosuch'" in command("tuned", "clear", "nosuch", exit_code=2)
     assert "imported 3 records" in command("tuned", "import", str(path))
     assert len(records.all_records()) == 3
+    path.write_text(path.read_text().replace('template = "scaled"', 'template = "gone"'))
+    told = " ".join(command("tuned", "import", str(path)).split())
+    assert told.count("ignored:") == 1
+    assert "ignored: 2 records of 'gone': this template is not found here;" in told
+    assert "TIKGEN_TEMPLATE_PATH" in told
 
 
 def test_texts_fit_80_columns_and_contain_no_control_characters(

@@ -246,3 +246,37 @@ def test_a_parameter_that_no_variant_may_vary_is_no_alarm(check):
     # A sum of f32 has three, of which few examples show one: that may be an alarm.
     (found,) = check("reduce", max_examples=1, op="sum", dtype="f32", dim=1).archs
     assert "accuracy" not in found.pinned
+
+
+# Wrong for large numbers only.
+LARGE = "y[i] = x[i] if x[i] > 1000 else x[i] + x[i]"
+
+
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_large_numbers_are_drawn_where_the_template_says_so(check, tmp_path, dtype):
+    declared = TWICE_CODE.replace('"x", p.dtype, ("n",)', '"x", p.dtype, ("n",), values="any"')
+    assert declared != TWICE_CODE
+    right = make_template(tmp_path, "right", TWICE_TEXT, declared)
+    assert check(right, max_examples=25, dtype=dtype).ok
+    text = TWICE_TEXT.replace("y[i] = x[i] + x[i]", LARGE)
+    wrong = make_template(tmp_path, "wrong", text, declared)
+    found = failure_of(check(wrong, max_examples=60, dtype=dtype))
+    assert found.case.data == "wide"
+
+
+def test_a_tolerance_that_allows_anything_is_a_warning(check, tmp_path):
+    code = (
+        "import numpy as np\n"
+        + TWICE_CODE
+        + """
+    @staticmethod
+    def tolerance(p, inputs, expected):
+        return {"y": np.where(np.arange(expected["y"].size) == 0, 0, 1e30)}
+"""
+    )
+    template = make_template(tmp_path, "anything", TWICE_TEXT, code)
+    report = check(template, max_examples=9)
+    assert report.ok
+    assert "LOOSE TOLERANCE: most elements of y could as well be 0" in str(report)
+    assert report.to_dict()["archs"][0]["loose"] == ["y"]
+    assert "LOOSE" not in str(check(make_template(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)))

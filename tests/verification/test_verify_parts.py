@@ -20,7 +20,14 @@ from tikgen.pipeline.builder import resolve
 from tikgen.template.catalogue import find_template
 from tikgen.verification import Case
 from tikgen.verification.compare import compare
-from tikgen.verification.data import Guarded, differs, poison, random_values, scratch_poison
+from tikgen.verification.data import (
+    Guarded,
+    differs,
+    is_near_the_ends,
+    poison,
+    random_values,
+    scratch_poison,
+)
 from tikgen.verification.fences import are_fences_known
 from tikgen.verification.strategies import drawn, launches, parameter_strategies
 from tikgen.verification.worker import outcome_of
@@ -146,6 +153,26 @@ def test_poison_is_no_usual_value_and_random_values_fit(dtype, rng):
     assert {len(np.unique(values)) for values in few} == {1, 2, 3}
     assert (np.concatenate(few) * (1 + dtype.is_float) % 1 == 0).all()
     assert np.abs(few).max() == 3
+
+
+@pytest.mark.parametrize("dtype", DType)
+def test_wide_data_takes_finite_numbers_of_all_sizes(dtype: DType) -> None:
+    drawn = [random_values(dtype, (500,), "wide", np.random.default_rng(seed)) for seed in range(9)]
+    values = np.concatenate(drawn)
+    assert values.dtype == dtype.numpy
+    if dtype.is_float:
+        sizes = np.abs(values[values != 0])
+        info = np.finfo(dtype.numpy)
+        assert np.isfinite(values).all()
+        assert info.tiny <= sizes.min() < 0.1
+        assert info.max / 2**9 < sizes.max()
+    else:
+        assert {dtype.lowest, dtype.highest, dtype.highest // 2 + 1} <= set(values.tolist())
+    # What overflowed or underflowed on the way may be anything; usual numbers may not.
+    if dtype.is_float:
+        ends = np.array([np.inf, np.finfo(dtype.numpy).max, np.finfo(dtype.numpy).tiny, np.nan, 0])
+        assert is_near_the_ends(ends, dtype).all()
+        assert not is_near_the_ends(np.array([1.5, -20, 0.01]), dtype).any()
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)

@@ -28,6 +28,7 @@ class KernelJob:
         sizes: value of each size symbol.
         seed: seed of the random data.
         baked: whether the sizes are baked into the kernel.
+        fingerprint: that of the template; the process must read equal files.
     """
 
     template: str
@@ -37,6 +38,7 @@ class KernelJob:
     sizes: Mapping[str, int]
     seed: int = 0
     baked: bool = field(default=False, kw_only=True)
+    fingerprint: str = field(default="", kw_only=True)
 
     @functools.cached_property
     def line(self) -> str:
@@ -60,7 +62,8 @@ class KernelOutcome:
     """The outcome of a job.
 
     Attributes:
-        kind: in a word, how it ended.
+        kind: in a word, how it ended; ``"changed"`` where the template's files are others than
+            those that the job was made from.
         message: what is wrong, in a sentence or two.
         digest: digest of the kernel, empty where it was not built.
     """

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
 from tikgen.children.process import ChildProcess, Died
+from tikgen.errors import TemplateChanged
 
 
 class JobProcess(ChildProcess):
@@ -45,6 +46,8 @@ class JobProcess(ChildProcess):
     ) -> dict[str, Any]:
         """Return the fields of the outcome of a job; a crash and a timeout are outcomes as well.
 
+        Raises TemplateChanged where the process reads other files of the template.
+
         Args:
             line: the job.
             timeout: seconds that it may take.
@@ -80,4 +83,6 @@ class JobProcess(ChildProcess):
             raise
         if is_last:
             self.stop()
+        if reply["kind"] == "changed":
+            raise TemplateChanged(reply["message"])
         return reply

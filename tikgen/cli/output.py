@@ -7,22 +7,24 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
 from rich.markup import escape
 from rich.syntax import Syntax
 
 from tikgen import text_layout as layout
+from tikgen.consoles import make_console
 from tikgen.template.parameters import canonical
 from tikgen.units import duration
 from tikgen.untrusted import printable
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from tikgen.demo.stepwise import Stage
 
 
-def console() -> Console:
-    """Return a console on the standard output that does not wrap lines."""
-    return Console(file=sys.stdout, highlight=False, soft_wrap=True)
+def console(*, stderr: bool = False) -> Console:
+    """Return a console on the standard output, or the error stream, that does not wrap lines."""
+    return make_console(stderr=stderr, highlight=False, soft_wrap=True)
 
 
 def width() -> int | None:
@@ -40,7 +42,7 @@ def say_error(text: str, kind: str = "error") -> None:
     width = layout.width_of(sys.stderr)
     rest = layout.fit(f"{kind}: {printable(text)}", width).removeprefix(f"{kind}:")
     shown = f"[bold red]{kind}:[/]{escape(rest)}"
-    Console(file=sys.stderr, highlight=False, soft_wrap=True).print(shown)
+    console(stderr=True).print(shown)
 
 
 def print_json(data: Any) -> None:
@@ -53,7 +55,7 @@ def print_result(result: Any, as_json: bool) -> None:
     if as_json:
         print_json(result.to_dict())
     elif sys.stdout.isatty():
-        Console(file=sys.stdout, highlight=False).print(result)
+        make_console(highlight=False).print(result)
     else:
         laid_out = getattr(result, "text", None)
         text = str(result) if laid_out is None else laid_out(width())

@@ -12,11 +12,11 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
 from rich.markup import escape
 
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.interrupts import pythons_own
+from tikgen.consoles import make_console
 from tikgen.errors import TraceError
 from tikgen.text_layout import width_of
 
@@ -120,7 +120,7 @@ def _frames_of(script: Path, frames: TracebackType | None) -> TracebackType | No
 
 def _report(traced: Trace, save: Path | None, page: Path | None, timeline: Path | None) -> bool:
     """Print the table and write the files; return whether all could be written."""
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    console = make_console(stderr=True, highlight=False, soft_wrap=True)
     console.print(f"\n{escape(traced.table(width_of(sys.stderr)))}")
     is_written = True
     for path, write in ((save, traced.save), (page, traced.html), (timeline, traced.timeline)):

@@ -24,7 +24,7 @@ from tikgen.cli.common import (
 )
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.output import print_json, print_result, say, say_error
-from tikgen.errors import TikgenError
+from tikgen.errors import TikgenError, UnknownTemplate
 from tikgen.template.catalogue import find_template
 
 _NOT_KEPT = "not kept: the store cannot be written; the records end with this process"
@@ -101,7 +101,7 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
     from tikgen import engines
     from tikgen.pipeline import records
     from tikgen.template.shapes import shown
-    from tikgen.tuning.exchange import best_of_each, is_current
+    from tikgen.tuning.exchange import best_of_each, is_current, not_found
 
     name = _named(name)
     every = [r for r in records.all_records() if name is None or r.template == name]
@@ -125,6 +125,9 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
         data = "your own" if record.workload == records.OWN else record.workload
         say(f"  {1e3 * record.seconds:.4g} ms on {data} data{gain}", hang=4)
         say("  " + ", ".join(f"{k}={v}" for k, v in record.schedule.items()), hang=4)
+    absent = sorted({r.template for r in best if _is_absent(r)})
+    if absent:
+        say(f"{', '.join(absent)}: {not_found(absent)}.")
     say(_count(len(every)))
 
 
@@ -185,11 +188,17 @@ def _named(name: str | None) -> str | None:
 
 
 def _why_not_current(record: Any) -> str:
+    return "template not found here" if _is_absent(record) else "of another version"
+
+
+def _is_absent(record: Any) -> bool:
     try:
         find_template(record.template)
-    except TikgenError:
-        return "template not found here"
-    return "of another version"
+    except UnknownTemplate:
+        return True
+    except TikgenError:  # It cannot be used.
+        return False
+    return False
 
 
 def _changed(record: Any) -> str:

@@ -13,11 +13,13 @@ import typer
 
 from tikgen.cli.common import Arch, Name, Params, RunArchs, request
 from tikgen.cli.output import say
-from tikgen.errors import ParameterError, TikgenError
+from tikgen.errors import ParameterError, TemplateChanged, TikgenError
 from tikgen.template import catalogue
 from tikgen.units import duration
 
-_STYLES = {"passed": "green", "failed": "bold red", "skipped": "yellow", "absent": "yellow"}
+_STYLES = {"passed": "green", "failed": "bold red"} | dict.fromkeys(
+    ("skipped", "absent", "changed"), "yellow"
+)
 
 
 def watch_command(
@@ -74,6 +76,9 @@ def _verify(folder: Path, archs: Sequence[str], max_examples: int, params: dict[
         report = verify(template, archs=archs, max_examples=max_examples, **params)
     except ParameterError:
         raise
+    except TemplateChanged:
+        _print("changed", f"{folder.name} while it was verified")
+        return
     except TikgenError as error:
         _print("failed", f"{folder.name} in {duration(time.perf_counter() - began)}\n{error}")
         return

@@ -13,8 +13,10 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
+from tikgen.consoles import make_console
 from tikgen.errors import TikgenError, UnknownTemplate, WatchError
 from tikgen.live.rebuilding import Change, rebuild
+from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template import catalogue
 from tikgen.template.base import TEXT_NAME, Template, files_of
@@ -140,6 +142,13 @@ class Watcher:
         return f"<Watcher of {names}, {state}, {len(self._changes)} changes>"
 
     def _run(self) -> None:
+        try:
+            self._watch()
+        finally:
+            for folder in self._known:
+                catalogue.follow(folder, follows=False)
+
+    def _watch(self) -> None:
         for _ in wakes(lambda: folders_behind(self.folders) | self._roots, self._stop):
             self._look()
             self._is_watching.set()
@@ -148,6 +157,8 @@ class Watcher:
         """Rebuild each template whose files have changed."""
         loaded = {template.folder: template for template in catalogue.loaded_templates()}
         for folder in sorted(self.folders):
+            if folder not in self._known:
+                catalogue.follow(folder, follows=True)
             files = files_of(folder)
             known = self._known.get(folder)
             if folder not in loaded:
@@ -156,7 +167,13 @@ class Watcher:
             is_changed = known is not None and known.fingerprint != files.fingerprint
             # It may also have been loaded, and saved again, since the last look.
             old = {loaded[folder].fingerprint, self._tried.get(folder)}
-            if is_changed or files.fingerprint not in old:
+            # Builds take the files as they are, and leave earlier kernels behind.
+            is_behind = known is None and any(
+                kernel.template.folder == folder
+                and kernel.template.fingerprint != files.fingerprint
+                for kernel in builder.kernels()
+            )
+            if is_changed or is_behind or files.fingerprint not in old:
                 self._follow(folder, known, files)
             else:
                 self._known[folder] = files
@@ -167,7 +184,8 @@ class Watcher:
             changed = files.changed_since(known) if known is not None else ()
             try:
                 change = rebuild(folder, changed, self._report)
-            except Exception as error:  # Of any kind: the next save is followed again.
+            # Of any kind, since no signal reaches this thread: the next save is followed again.
+            except BaseException as error:
                 problem = f"{type(error).__name__}: {error}"
                 change = Change(folder.name, changed, error=TikgenError(problem))
             self._known[folder] = files
@@ -240,10 +258,8 @@ def _templates_in(root: Path) -> list[Path]:
 
 
 def _print(change: Change) -> None:
-    from rich.console import Console
-
     colour = "green" if change.rebuilt or change.compiled else "yellow"
-    console = Console(file=sys.stderr, highlight=False, soft_wrap=True)
+    console = make_console(stderr=True, highlight=False, soft_wrap=True)
     console.print(
         f"{time.strftime('%H:%M:%S')} {change}", style=colour if change.ok else "red", markup=False
     )

@@ -167,7 +167,7 @@ class BoundKernel:
         return binding
 
     def _followed(self, binding: _Binding) -> _Binding:
-        """Return the arguments of ``binding`` bound to the new code of the kernel."""
+        """Return the arguments of ``binding`` bound to the new code, where it takes them."""
         while True:
             version = binding.version
             arguments = tuple(binding.given)
@@ -176,8 +176,14 @@ class BoundKernel:
             loaded = kernel.loaded
             if loaded is binding.loaded:
                 return binding
-            values = loaded.signature.order(arguments, {})
-            made = _Binding(kernel, values, self._option, loaded)
+            try:
+                values = loaded.signature.order(arguments, {})
+                made = _Binding(kernel, values, self._option, loaded)
+            except ArgumentError:
+                if not loaded.is_loaded:
+                    problem = "was unloaded; build and bind it again"
+                    raise ArgumentError(loaded.name, problem) from None
+                return binding  # A call with other arguments took the new code.
             with binding.changing:
                 if self._binding is binding and binding.version == version:
                     self._binding, binding.is_current = made, False

@@ -30,10 +30,13 @@ from tikgen.template.base import Template
 from tikgen.version import __version__
 
 _lock = threading.RLock()
+# The last builds, kernels and texts. A kernel that is forgotten here and by its users is freed.
 _memo: dict[Any, Kernel] = {}
+_recent: dict[Kernel, None] = {}
 _sources: dict[str, Source] = {}
-_kernels: dict[tuple[Any, ...], Kernel] = {}
-_sized: dict[tuple[Any, ...], SizedKernel] = {}
+_MOST_KERNELS, _MOST_SOURCES = 300, 2000
+_kernels: weakref.WeakValueDictionary[tuple[Any, ...], Kernel] = weakref.WeakValueDictionary()
+_sized: weakref.WeakValueDictionary[tuple[Any, ...], SizedKernel] = weakref.WeakValueDictionary()
 # Every kernel that is referenced; several may have the same code after a rebuild.
 _alive: weakref.WeakValueDictionary[int, Kernel] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
@@ -50,7 +53,8 @@ def build(
 ) -> Kernel:
     """Return the kernel of a template with the given parameters.
 
-    Equal code and arguments give the same kernel object. Taichi compiles nothing before the first
+    Equal code and arguments give the same kernel object, as long as it is referenced or among the
+    last 300. Taichi compiles nothing before the first
     launch, and ``ti.init`` need not have been called.
 
     Args:
@@ -74,6 +78,7 @@ def build(
         EngineUnavailable: if the engine cannot run here, or is unknown.
         UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
     """
+    key: Any = None
     try:
         key = (
             name,
@@ -84,7 +89,7 @@ def build(
             records.generation,
             runtime.current_arch(),
             runtime.is_debug(),
-            catalogue.generation,
+            catalogue.generation_for(name),
             *params.items(),
             # 1, 1.0 and True are equal but differ in type, also within tuples.
             *[repr(v) if type(v) is tuple else type(v) for v in params.values()],
@@ -102,7 +107,9 @@ def build(
         try:
             variant, record = journal.timed(
                 "resolve",
-                lambda: choose(name, schedule, shape, arch, params, engine=engine),
+                lambda: choose(
+                    catalogue.current_template(name), schedule, shape, arch, params, engine=engine
+                ),
                 memo=False,
             )
             source = _render_once(variant, journal)
@@ -118,6 +125,7 @@ def build(
             check_arch(variant, runtime.current_arch() or DEFAULT_ARCH)
         if key is not None:
             _memo[key] = kernel
+            _limit(_memo, _MOST_KERNELS)
         return kernel
 
 
@@ -130,7 +138,8 @@ def render(
     **params: Any,
 ) -> Source:
     """Return the rendered source of a variant; takes the arguments of :func:`build`."""
-    return render_variant(resolve(name, schedule=schedule, shape=shape, arch=arch, **params))
+    template = catalogue.current_template(name)
+    return render_variant(resolve(template, schedule=schedule, shape=shape, arch=arch, **params))
 
 
 def resolve(
@@ -149,13 +158,21 @@ def _sized_of(base: Kernel, variant: Variant, schedule: object, arch: str | None
     """Return the only kernel that chooses by sizes, for a problem and what was chosen without."""
     problem = tuple(variant.texts[name] for name in type(variant.problem).model_fields)
     key = (base, problem, schedule == "tuned", arch)
-    if key not in _sized:
+    known = _sized.get(key)
+    if known is None:
 
         def at(variant: Variant, sizes: Mapping[str, int], engine: str) -> Kernel:
             return _chosen(variant, schedule, arch, sizes, engine)
 
-        _sized[key] = SizedKernel(base, variant, arch, schedule == "tuned", at, _lock)
-    return _sized[key]
+        known = SizedKernel(base, variant, arch, schedule == "tuned", at, _lock)
+        _sized[key] = known
+    return known
+
+
+def _limit(memo: dict[Any, Any], most: int) -> None:
+    """Forget the oldest entry of a memo that has more than ``most``."""
+    if len(memo) > most:
+        del memo[next(iter(memo))]
 
 
 def _chosen(
@@ -201,6 +218,7 @@ def clear() -> None:
         for kernel in _alive.values():
             kernel.unload()
         _memo.clear()
+        _recent.clear()
         _sources.clear()
         _kernels.clear()
         _sized.clear()
@@ -225,6 +243,7 @@ def _render_once(variant: Variant, journal: events.Journal) -> Source:
         source = journal.timed("hash", lambda: hashed(variant, text, line_map))
         check_budget(variant.template.name, source.text)
         _sources[variant.key] = source
+        _limit(_sources, _MOST_SOURCES)
     return _sources[variant.key]
 
 
@@ -248,6 +267,9 @@ def kernel_of(
             kernel = _kernels[identity] = Kernel(loaded, _varied)
             _alive[next(_numbers)] = kernel
             _keep(source)
+        _recent.pop(kernel, None)
+        _recent[kernel] = None
+        _limit(_recent, _MOST_KERNELS)
         return kernel
 
 

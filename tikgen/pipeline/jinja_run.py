@@ -34,6 +34,11 @@ def run(
         place, problem = _place_of(error, name), f"cannot find the file {error.name!r} it imports"
     except jinja2.UndefinedError as error:
         place, problem = _place_of(error, name), f"undefined name: {error.message}"
+    except RecursionError as error:
+        place = _place_of(error, name)
+        problem = (
+            "a macro calls or imports itself without an end, or an expression nests too deeply"
+        )
     except (ArithmeticError, LookupError, TypeError, ValueError, AttributeError) as error:
         place, problem = _place_of(error, name), f"{type(error).__name__}: {error}"
         if "StrictUndefined" in problem:  # As in range(n): Jinja2 does not name it.

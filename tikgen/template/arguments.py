@@ -15,6 +15,7 @@ from tikgen.errors import DeclarationError, near
 
 Role = Literal["in", "out", "inout", "work"]
 Storage = Literal["ndarray", "field"]
+Values = Literal["small", "any"]
 Extent = int | str
 
 _EXTENT = re.compile(r"(?P<symbol>[A-Za-z_]\w*)(?:\s*\+\s*(?P<more>\d+))?")
@@ -37,6 +38,9 @@ class Array:
             keeps its value only where this is False (see ``Kernel``).
         inplace: whether an output may be the very array that is also an input.
         strided: whether it may be a view, whose rows lie apart in memory.
+        values: what verification draws: ``"small"`` for floats from -1 to 1 and small whole
+            numbers, ``"any"`` where the kernel must be right for every finite number, of which
+            some launches then take. An index is ``"small"``, or made by ``Template.inputs``.
     """
 
     name: str
@@ -47,6 +51,7 @@ class Array:
     covered: bool = True
     inplace: bool = False
     strided: bool = False
+    values: Values = "small"
 
     def __post_init__(self) -> None:
         """Raise :class:`DeclarationError` for what an array cannot have."""
@@ -54,12 +59,9 @@ class Array:
         for what, value, listed in (
             ("role", self.role, get_args(Role)),
             ("storage", self.storage, get_args(Storage)),
+            ("values", self.values, get_args(Values)),
         ):
-            if value not in listed:
-                takes = f"takes {', '.join(map(repr, listed[:-1]))} or {listed[-1]!r}"
-                hint = near(value, listed) if isinstance(value, str) else ""
-                problem = f"{what} {takes}; got {value!r}" + (f".{hint}" if hint else "")
-                raise DeclarationError(self.name, problem)
+            _check_listed(self.name, what, value, listed)
         if not isinstance(self.shape, tuple):
             hint = f"; write ({self.shape!r},)" if isinstance(self.shape, int | str) else ""
             problem = f"shape takes a tuple of extents such as ('n', 4); got {self.shape!r}{hint}"
@@ -97,14 +99,22 @@ class Array:
 
 @dataclass(frozen=True)
 class Scalar:
-    """A scalar argument, passed by value at every launch."""
+    """A scalar argument, passed by value at every launch.
+
+    Attributes:
+        name: name in the kernel's signature.
+        dtype: its type.
+        values: what verification draws, see :class:`Array`.
+    """
 
     name: str
     dtype: DType
+    values: Values = "small"
 
     def __post_init__(self) -> None:
         """Raise :class:`DeclarationError` for what a scalar cannot have."""
         _check(self.name, self.dtype, "a scalar")
+        _check_listed(self.name, "values", self.values, get_args(Values))
 
     @property
     def annotation(self) -> str:
@@ -126,6 +136,14 @@ class Opaque:
 
 
 Argument = Array | Scalar | Opaque
+
+
+def _check_listed(name: str, what: str, value: object, listed: tuple[str, ...]) -> None:
+    if value not in listed:
+        takes = f"takes {', '.join(map(repr, listed[:-1]))} or {listed[-1]!r}"
+        hint = near(value, listed) if isinstance(value, str) else ""
+        problem = f"{what} {takes}; got {value!r}" + (f".{hint}" if hint else "")
+        raise DeclarationError(name, problem)
 
 
 def _check(name: object, dtype: object, what: str) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from tikgen.disk import why
-from tikgen.errors import TemplateError, UnknownTemplate
+from tikgen.errors import TemplateChanged, TemplateError, UnknownTemplate
 from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
 from tikgen.template.blame import place_in, shown
@@ -19,6 +19,7 @@ from tikgen.template.declarations import check_declared
 from tikgen.template.dependencies import Files
 from tikgen.template.parameters import Identifier, listed_values
 from tikgen.template.rules import check_rules
+from tikgen.template.stamps import Stamp
 from tikgen.untrusted import printable
 
 ENVIRONMENT_VARIABLE = "TIKGEN_TEMPLATE_PATH"
@@ -30,6 +31,12 @@ _lock = threading.RLock()
 _paths: list[Path] = []
 _loaded: dict[Path, Template] = {}
 _by_name: dict[str, Template] = {}
+# Of the files of each loaded template, taken before they were read.
+_stamps: dict[Path, Stamp] = {}
+# Those that every build looks at: not of built-in templates, nor of followed ones.
+_looked_at: dict[Template, Stamp] = {}
+# Folders whose templates are reloaded by someone who watches their files.
+_followed: set[Path] = set()
 _warned: set[str] = set()
 # Folders that load_template was given; they win over every search path.
 _explicit: dict[str, Path] = {}
@@ -56,7 +63,7 @@ def add_template_path(path: str | os.PathLike[str]) -> None:
 
 
 def load_template(path: str | os.PathLike[str]) -> Template:
-    """Return the template in the folder ``path``, and make its name known.
+    """Return the template in the folder ``path`` as its files are now, and make its name known.
 
     Raises:
         TemplateError: if the folder lacks ``kernel.py.j2`` or ``template.py``, or the latter
@@ -72,6 +79,23 @@ def load_template(path: str | os.PathLike[str]) -> Template:
         return template
 
 
+def load_unchanged(path: str, fingerprint: str) -> Template:
+    """Return the template in the folder ``path`` if it has a fingerprint, where one is given.
+
+    Raises:
+        TemplateError: if it cannot be used.
+        TemplateChanged: if its files are others than those that had the fingerprint.
+    """
+    template = load_template(path)
+    if fingerprint and template.fingerprint != fingerprint:
+        raise TemplateChanged(
+            f"Template {template.name!r}: its files were changed meanwhile (fingerprint "
+            f"{fingerprint[:8]} before, {template.fingerprint[:8]} now); build its kernels again, "
+            "and repeat this"
+        )
+    return template
+
+
 def reload_template(path: str | os.PathLike[str]) -> Template:
     """Return the template in the folder ``path`` as its files are now; builds take it from now on.
 
@@ -80,16 +104,46 @@ def reload_template(path: str | os.PathLike[str]) -> Template:
     Raises:
         TemplateError: if it cannot be used; the one that was known stays known.
     """
-    folder = _folder_of(path)
     with _lock:
-        known = _loaded.get(folder)
-        if known is not None and known.fingerprint == files_of(folder).fingerprint:
-            return known
-        template = _loaded[folder] = _read_folder(folder)
-        for name in [name for name, other in _by_name.items() if other is known]:
-            _by_name[name] = template
-        _bump()
-        return template
+        return _reload(_folder_of(path))
+
+
+def current_template(name: str | Template) -> Template:
+    """Return the template called ``name``, or that in the folder of ``name``, as its files are now.
+
+    Raises:
+        UnknownTemplate: with near names.
+        TemplateError: if its files were changed and cannot be used.
+    """
+    if not isinstance(name, Template):
+        return find_template(name)
+    with _lock:
+        is_known = name.folder in _loaded
+        if is_known or type(name).__module__ == modules.module_name(name.folder):
+            return _load_folder(name.folder)
+        return name  # It was made from no folder, or by no catalogue.
+
+
+def generation_for(name: str | Template) -> int:
+    """Return :data:`generation`, once the files of a user's template were looked at.
+
+    It takes microseconds. The files of built-in templates are not looked at.
+    """
+    template = _loaded.get(name.folder) if isinstance(name, Template) else _by_name.get(name)
+    if template is not None:
+        stamp = _looked_at.get(template)
+        if stamp is not None and not stamp.holds():
+            current_template(name)
+    return generation
+
+
+def follow(folder: Path, follows: bool) -> None:
+    """Leave the template in ``folder`` as it is until ``reload_template``, or no longer."""
+    with _lock:
+        (_followed.add if follows else _followed.discard)(folder)
+        template = _loaded.get(folder)
+        if template is not None:
+            _note(template)
 
 
 def loaded_templates() -> tuple[Template, ...]:
@@ -117,7 +171,7 @@ def find_template(name: str | Template) -> Template:
                     raise TemplateError(name, "is a path: build(load_template(path)) takes those")
                 raise UnknownTemplate(name, _folders())
             _by_name[name] = _load_folder(folder)
-        return _by_name[name]
+        return _load_folder(_by_name[name].folder)
 
 
 def list_templates() -> tuple[str, ...]:
@@ -132,6 +186,8 @@ def forget_templates() -> None:
         for folder in _loaded:
             modules.forget(folder)
         _loaded.clear()
+        _stamps.clear()
+        _looked_at.clear()
         _by_name.clear()
         _bump()
 
@@ -212,9 +268,42 @@ def _roots() -> Iterator[Path]:
 
 
 def _load_folder(folder: Path) -> Template:
-    if folder not in _loaded:
-        _loaded[folder] = _read_folder(folder)
-    return _loaded[folder]
+    """Return the template in ``folder``, as its files are now unless someone follows them."""
+    known = _loaded.get(folder)
+    if known is not None and (folder in _followed or _stamps[folder].holds()):
+        return known
+    return _reload(folder)
+
+
+def _reload(folder: Path) -> Template:
+    known = _loaded.get(folder)
+    if known is not None:
+        files, stamp = _stamped(folder)
+        if known.fingerprint == files.fingerprint:
+            _note(known, stamp)
+            return known
+    template = _read_folder(folder)
+    for name in [name for name, other in _by_name.items() if known is not None and other is known]:
+        _by_name[name] = template
+    if known is not None:
+        _bump()
+    return template
+
+
+def _stamped(folder: Path) -> tuple[Files, Stamp]:
+    """Return what the files of a template hold, and a stamp from before they were read."""
+    stamp = Stamp.of((folder, *files_of(folder).contents))
+    return files_of(folder), stamp
+
+
+def _note(template: Template, stamp: Stamp | None = None) -> None:
+    """Note how a template was read, and whether builds look at its files."""
+    folder = template.folder
+    _looked_at.pop(_loaded.get(folder, template), None)
+    _loaded[folder] = template
+    _stamps[folder] = stamp or _stamps[folder]
+    if folder.parent != BUILTIN_FOLDER and folder not in _followed:
+        _looked_at[template] = _stamps[folder]
 
 
 def _read_folder(folder: Path) -> Template:
@@ -240,9 +329,10 @@ def _read_folder(folder: Path) -> Template:
             folder.name, "the name of its folder, which becomes the kernel's, is no identifier"
         ) from None
     while True:
-        files = files_of(folder)
+        files, stamp = _stamped(folder)
         template = _execute(folder, files)
         if template.fingerprint == files.fingerprint:  # Nothing was saved in between.
+            _note(template, stamp)
             return template
 
 

@@ -85,10 +85,12 @@ class CLASS(Template):
         return {} if arch == "cpu" else {"unroll": 1, "block_dim": 128}
 
     # What a caller passes, in order. "n" is a size symbol: wherever it stands, sizes must agree.
-    # `inplace` lets a caller pass the same array as x and y.
+    # `inplace` lets a caller pass the same array as x and y. `values="any"` says that the kernel
+    # must be right for all finite numbers: verification draws some of every size. Leave it out
+    # for indices, and where sums may overflow.
     def arguments(self, p: Any) -> tuple[Array | Scalar, ...]:
         return (
-            Array("x", p.dtype, ("n",)),
+            Array("x", p.dtype, ("n",), values="any"),
             Array("y", p.dtype, ("n",), role="out", inplace=True),
             Scalar("scale", p.dtype),
         )

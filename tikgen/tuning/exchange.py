@@ -6,19 +6,20 @@ import dataclasses
 import datetime
 import math
 import os
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, get_args
 
 from tikgen import untrusted
 from tikgen.disk import whole, why
-from tikgen.errors import TikgenError
+from tikgen.errors import TikgenError, UnknownTemplate
 from tikgen.pipeline import records
 from tikgen.pipeline.records import TIMED, Record
 from tikgen.store import Store, default_store
 from tikgen.taichi import runtime
-from tikgen.template.catalogue import find_template
+from tikgen.template.catalogue import ENVIRONMENT_VARIABLE, find_template
 from tikgen.template.parameters import canonical, make_model, plain
 from tikgen.template.schedules import make_schedule
 from tikgen.template.shapes import shown, sizes_of_shape
@@ -37,7 +38,7 @@ _HEAD = """\
 # one. workload: "typical" data of the template, or "own" data, with its SHA-256 in data.
 """
 _REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
-_KINDS = get_args(Kind)
+_KINDS = tuple(kind for kind in get_args(Kind) if kind != "changed")  # Which is an error.
 # By the annotation of a field, which is a text.
 _OF_ANNOTATION: dict[Any, Any] = {"str": str, "int": int, "float": int | float}
 _TYPES = {field.name: _OF_ANNOTATION.get(field.type, dict) for field in dataclasses.fields(Record)}
@@ -105,15 +106,31 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
         return Imported(0, (f"{path} holds no [[record]]",))
     entries = document["record"]
     kept, ignored = [], []
+    unknown: Counter[str] = Counter()
     for number, entry in enumerate(entries if isinstance(entries, list) else [entries], 1):
         try:
             kept.append(_record(entry))
+        except UnknownTemplate:
+            unknown[entry["template"]] += 1
         except (_Unusable, TikgenError) as error:
             named = entry.get("template", "") if isinstance(entry, dict) else ""
             line = f"record {number}{f' ({named})' if named else ''}: {error}"
             ignored.append(untrusted.printable(line))
+    for name, count in unknown.items():
+        records_of = "1 record of" if count == 1 else f"{count} records of"
+        ignored.append(untrusted.printable(f"{records_of} {name!r}: {not_found([name])}"))
     records.keep_all(kept)
     return Imported(len(kept), tuple(ignored))
+
+
+def not_found(names: Sequence[str]) -> str:
+    """Return in a clause what helps where templates are not found."""
+    one = len(names) == 1
+    return (
+        f"{'this template is' if one else 'these templates are'} not found here; name the folder "
+        f"that holds {'its' if one else 'their'} folder{'' if one else 's'} in the variable "
+        f"{ENVIRONMENT_VARIABLE}"
+    )
 
 
 def are_on_disk() -> bool:

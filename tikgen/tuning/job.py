@@ -11,7 +11,7 @@ from tikgen.children.job import KernelJob, KernelOutcome
 from tikgen.pipeline.rendering import Variant
 from tikgen.verification.case import literal
 
-Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout"]
+Kind = Literal["timed", "refused", "error", "mismatch", "crash", "timeout", "changed"]
 AnyJob = TypeVar("AnyJob", bound="Job")
 
 
@@ -41,6 +41,7 @@ class Job(KernelJob):
         return cls(
             template=variant.template.name,
             folder=str(variant.template.folder),
+            fingerprint=variant.template.fingerprint,
             arch=arch,
             params={name: literal(value) for name, value in variant.params.items()},
             sizes=dict(sizes),

@@ -13,13 +13,13 @@ import numpy as np
 
 from tikgen import engines
 from tikgen.children.job import described
-from tikgen.errors import CompileBudgetExceeded, ParameterError, UnsupportedOnArch
+from tikgen.errors import CompileBudgetExceeded, ParameterError, TemplateChanged, UnsupportedOnArch
 from tikgen.pipeline.builder import build, resolve
 from tikgen.pipeline.kernel import Kernel
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
-from tikgen.template.catalogue import load_template
+from tikgen.template.catalogue import load_unchanged
 from tikgen.template.parameters import canonical
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.timing import Launch, Timing, time_in_turn
@@ -66,7 +66,7 @@ def measure(
     digest, compile_seconds, verify_seconds, worst = "", 0.0, 0.0, 0.0
     timings: list[list[Timing]] = []
     try:
-        template = load_template(job.folder)
+        template = load_unchanged(job.folder, job.fingerprint)
         kernel = _built(template, job)
         digest = kernel.digest
         on_stage("built", digest)
@@ -81,7 +81,8 @@ def measure(
         on_stage("compiled", "")
         other = None
         if baseline is not None:
-            other = _built(load_template(baseline.folder), baseline)
+            same = load_unchanged(baseline.folder, baseline.fingerprint)
+            other = _built(same, baseline)
         began = time.perf_counter()
         if not job.is_verified:
             worst = _verify(template, kernel, other, job, workload)
@@ -116,6 +117,8 @@ def failure(error: Exception) -> Measurement:
     """Return the outcome of a job that ends with an error."""
     if isinstance(error, ParameterError | UnsupportedOnArch | CompileBudgetExceeded):
         return Measurement("refused", str(error))
+    if isinstance(error, TemplateChanged):
+        return Measurement("changed", str(error))
     if isinstance(error, Disagrees):
         return Measurement("mismatch", str(error), worst=error.worst)
     return Measurement("error", described(error))

@@ -16,7 +16,7 @@ from tikgen.pipeline.records import Record, problem_text
 from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
-from tikgen.template.catalogue import find_template
+from tikgen.template.catalogue import current_template
 from tikgen.template.parameters import ProblemModel
 from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning.given_data import OwnData, own_data, saved
@@ -85,7 +85,7 @@ def tune(
         TikgenError: if the strategy needs a package that is not installed.
     """
     began = time.monotonic()
-    template = find_template(name)
+    template = current_template(name)
     seconds = budget_seconds(template.name, budget)
     problems = problems_of(seed=seed, timeout=timeout)
     if arch is not None and not runtime.is_arch(arch):

@@ -11,12 +11,12 @@ import numpy as np
 from tikgen import engines
 from tikgen.children.job import KernelJob, KernelOutcome
 
-Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large"]
+Data = Literal["whole", "uniform", "sparse", "sorted", "records", "few", "large", "wide"]
 Container = Literal["numpy", "ndarray", "fenced"]
 # How often a launch is repeated at most, to see data races.
 REPEATS = 20
 Kind = Literal[
-    "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid"
+    "passed", "skipped", "mismatch", "error", "crash", "timeout", "uncompared", "invalid", "changed"
 ]
 
 
@@ -29,7 +29,8 @@ class Case(KernelJob):
             ones for integers) with some zeros, ``"sparse"`` mostly zeros, ``"sorted"`` ascending
             or descending numbers, ``"records"`` numbers of which a few exceed all before,
             ``"few"`` up to three halves, or whole numbers, over and over, ``"large"`` integers of
-            64 bits that do not fit 32.
+            64 bits that do not fit 32, ``"wide"`` numbers of all sizes for arguments whose
+            ``values`` are ``"any"``.
         container: what holds arrays that are no fields: NumPy, ``ti.ndarray``, or ``"fenced"``:
             NumPy (torch on cuda) next to memory that may not even be read.
         inplace: whether outputs share the array of an input, where the kernel allows it.
@@ -89,6 +90,8 @@ class Outcome(KernelOutcome):
         worst: largest error as a fraction of the tolerance.
         error: largest absolute error.
         compared: for each output, how many elements have a finite tolerance.
+        nonzero: for each output, how many elements must not be zero.
+        loose: for each output, how many of those the tolerance would allow to be zero.
         engine: what launched the kernel; empty where it did not end.
         elements: elements of the largest array.
         seconds: what the reference took, inputs and tolerance included.
@@ -98,6 +101,8 @@ class Outcome(KernelOutcome):
     worst: float = 0.0
     error: float = 0.0
     compared: Mapping[str, int] = field(default_factory=dict)
+    nonzero: Mapping[str, int] = field(default_factory=dict)
+    loose: Mapping[str, int] = field(default_factory=dict)
     engine: str = ""
     elements: int = 0
     seconds: float = 0.0

@@ -27,6 +27,7 @@ from tikgen.verification.data import (
     Guarded,
     OnDevice,
     differs,
+    is_near_the_ends,
     other_poison,
     poison,
     random_values,
@@ -88,7 +89,7 @@ class Trial:
         made = kernel or build(template, shape=shape, arch=arch, **params)
         self.kernel = made.with_engine(engine)
         self._engine = self.launched_by = engine
-        self._repeats = repeats
+        self._repeats, self._data = repeats, data
         # The kernel may be that of another variant with the same code, and another reference.
         self._template = template
         variant = resolve(template, arch=arch, **params)
@@ -134,6 +135,8 @@ class Trial:
         with np.errstate(all="ignore"):
             expected, kept = self._expected(before)
             tolerance = self._tolerance(before, expected)
+            if self._data == "wide":
+                tolerance = self._with_ends(tolerance, expected)
         self._seconds += time.perf_counter() - began
         values = [
             boxes[a.name].value if isinstance(a, Array) else self._start[a.name]
@@ -180,6 +183,7 @@ class Trial:
         tolerance: Mapping[str, NDArray],
     ) -> Outcome:
         worst, error, compared = 0.0, 0.0, {}
+        nonzero, loose = {}, {}
         for array in self._arrays():
             name, changed = array.name, differs(before[array.name], after[array.name])
             if name in expected:
@@ -191,6 +195,9 @@ class Trial:
                     )
                 verdict = compare(name, after[name], expected[name], tolerance[name])
                 compared[name] = int((verdict.compared & ~kept[name]).sum())
+                must = ~kept[name] & (expected[name] != 0) & np.isfinite(expected[name])
+                nonzero[name] = int(must.sum())
+                loose[name] = int((must & (np.abs(expected[name]) <= tolerance[name])).sum())
                 worst, error = max(worst, verdict.worst), max(error, verdict.error)
                 if verdict.message:
                     return self._wrong(verdict.message, worst, error)
@@ -198,7 +205,8 @@ class Trial:
                 place, value = _first(changed, after[name])
                 return self._wrong(f"the input {name} was changed: {name}[{place}] is {value} now")
         return Outcome(
-            "passed", "", self.kernel.digest, worst, error, compared, self.launched_by,
+            "passed", "", self.kernel.digest, worst, error, compared, nonzero, loose,
+            self.launched_by,
             elements=max((value.size for value in before.values()), default=0),
             seconds=self._seconds,
         )  # fmt: skip
@@ -291,6 +299,8 @@ class Trial:
         if not isinstance(argument, Array | Scalar):
             raise TypeError(f"verification cannot make the argument {argument.name}")
         dtype = argument.dtype
+        if data == "wide" and argument.values != "any":
+            data = "uniform"
         if isinstance(argument, Scalar):
             return special.get(argument.name, random_values(dtype, (1,), data, rng)).item()
         shape = concrete_shape(argument, sizes)
@@ -357,6 +367,18 @@ class Trial:
         check_unchanged(self._template, "tolerance()", given, self._copies(before))
         check_unchanged(self._template, "tolerance()", wanted, expected)
         return allowed
+
+    def _with_ends(
+        self, tolerance: Mapping[str, NDArray], expected: Mapping[str, NDArray]
+    ) -> dict[str, NDArray]:
+        """Return a tolerance that allows floats near the ends of their range to be anything."""
+        dtypes = {array.name: array.dtype for array in self._arrays()}
+        return {
+            name: np.where(is_near_the_ends(expected[name], dtypes[name]), np.inf, allowed)
+            if dtypes[name].is_float
+            else allowed
+            for name, allowed in tolerance.items()
+        }
 
     def _refuse(self, problem: str) -> NoReturn:
         raise TemplateError(self._template.name, problem)

@@ -39,6 +39,8 @@ def random_values(
         rng: source of random numbers.
         steps: extents and counts of the parts in which a kernel works; records mark such parts.
     """
+    if data == "wide":
+        return _of_all_sizes(dtype, shape, rng)
     if data == "few":
         values: NDArray = rng.choice(_some_halves(dtype, rng), shape)
     elif dtype.is_float and data != "whole":
@@ -56,6 +58,47 @@ def random_values(
     if data == "records":
         _set_records(values, dtype, rng, steps)
     return values.astype(dtype.numpy)
+
+
+def _of_all_sizes(dtype: DType, shape: tuple[int, ...], rng: np.random.Generator) -> NDArray:
+    """Return finite numbers of all sizes, few of them zero, or of a part of these sizes.
+
+    No float is subnormal, since devices take those for zeros. Fast math may do as it likes with
+    NaN and infinities, which are left to ``Template.inputs``.
+    """
+    least, most = exponents(dtype) if dtype.is_float else (0, dtype.bits - 1)
+    if rng.integers(2):
+        least, most = sorted(int(n) for n in rng.integers(least, most, 2, endpoint=True))
+    if dtype.is_float:
+        sizes = np.ldexp(rng.uniform(1, 2, shape), rng.integers(least, most, shape, endpoint=True))
+        values = sizes * rng.choice([-1, 1], shape)
+    else:
+        lowest, highest = int(dtype.lowest), int(dtype.highest)
+        values = rng.integers(lowest, highest, shape, dtype.numpy, endpoint=True)
+        values >>= values.dtype.type(least)
+        ends = np.array([lowest, highest, highest // 2 + 1, 1], dtype.numpy)
+        values = np.where(rng.random(shape) < 1 / 8, rng.choice(ends, shape), values)
+    found: NDArray = np.where(rng.random(shape) < 1 / 16, values * 0, values).astype(dtype.numpy)
+    return found
+
+
+def exponents(dtype: DType) -> tuple[int, int]:
+    """Return the least and the greatest exponent of drawn floats."""
+    info = np.finfo(dtype.numpy)
+    return int(info.minexp) // 2, int(info.maxexp) - 2
+
+
+def is_near_the_ends(values: NDArray, dtype: DType) -> NDArray:
+    """Return where floats are so large or small that what leads to them may leave the range.
+
+    Zeros are among them: a factor of 0 may meet one that overflowed.
+    """
+    info = np.finfo(dtype.numpy)
+    margin = np.longdouble(2) ** (int(info.maxexp) // 8)
+    sizes = np.abs(values.astype(np.longdouble))
+    usual = (sizes >= info.tiny * margin) & (sizes <= info.max / margin)
+    found: NDArray = ~usual
+    return found
 
 
 def _some_halves(dtype: DType, rng: np.random.Generator) -> NDArray:

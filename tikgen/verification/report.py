@@ -62,6 +62,7 @@ class ArchReport:
         launched: how often each engine launched a kernel.
         largest: the largest size of each symbol among the examples, not of one launch.
         elements: elements of the largest array among them.
+        loose: outputs of which most elements could as well be zero within the tolerance.
     """
 
     arch: str
@@ -79,6 +80,7 @@ class ArchReport:
     launched: Mapping[str, int] = field(default_factory=dict)
     largest: Mapping[str, int] = field(default_factory=dict)
     elements: int = 0
+    loose: tuple[str, ...] = ()
 
     @property
     def status(self) -> Status:
@@ -116,10 +118,14 @@ class ArchReport:
 
     @property
     def warning(self) -> str:
-        """Return which parameters were never varied, in a line; empty where all were."""
-        if not (self.examples and self.never_varied):
-            return ""
-        return f"NEVER VARIED: {', '.join(self.never_varied)}"
+        """Return in a line what was not verified although nothing failed; empty where all was."""
+        found = []
+        if self.examples and self.never_varied:
+            found.append(f"NEVER VARIED: {', '.join(self.never_varied)}")
+        if self.examples and self.loose:
+            loose = ", ".join(self.loose)
+            found.append(f"LOOSE TOLERANCE: most elements of {loose} could as well be 0")
+        return "; ".join(found)
 
 
 @dataclass(frozen=True)
@@ -170,7 +176,10 @@ class Report:
                     "params": {k: repr(v) for k, v in arch.failure.case.params.items()},
                     "script": str(arch.failure.script) if arch.failure.script else None,
                 }
-            found |= {"never_varied": list(arch.never_varied), "pinned": list(arch.pinned)}
+            lists = {
+                name: list(getattr(arch, name)) for name in ("never_varied", "pinned", "loose")
+            }
+            found |= lists
             found["mutation"] = arch.mutation.to_dict() if arch.mutation else None
             for name in ("worst", "error"):
                 found[name] = found[name] if math.isfinite(found[name]) else None

@@ -13,12 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from tikgen import engines
+from tikgen.consoles import make_console
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.pipeline import evidence
 from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
-from tikgen.template.catalogue import find_template
+from tikgen.template.catalogue import current_template
 from tikgen.verification.diagnosis import check_has_reference
 from tikgen.verification.options import is_number, problems_of
 from tikgen.verification.report import ArchReport, Report
@@ -85,7 +86,7 @@ def verify(
     """
     if importlib.util.find_spec("hypothesis") is None:
         raise TikgenError("Verification needs hypothesis: pip install 'tikgen[verify]'.")
-    template = find_template(name)
+    template = current_template(name)
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
     problem = engines.problem(engine)
@@ -174,9 +175,7 @@ def _verify_on(
     script = None if outcome.kind == "uncompared" else write_script(scripts, case, outcome)
     failure = replace(found.failure, script=script)
     if not _is_quiet.get():
-        from rich.console import Console
-
-        console = Console(stderr=True)
+        console = make_console(stderr=True)
         console.print(f"{template.name} failed on {arch}", style="bold red")
         console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
     return replace(found, failure=failure)

@@ -31,6 +31,8 @@ from tikgen.verification.strategies import drawn, largest_launch, launches, tria
 _RUN = 9
 # Further launches, of so many variants, where those so far compared nothing of an output.
 _MORE_VARIANTS, _MORE_LAUNCHES = 3, 12
+# The part of the elements of an output that a tolerance may leave unchecked without a warning.
+_LOOSE = 0.9
 
 
 @dataclass(frozen=True)
@@ -144,6 +146,7 @@ class Search:
             mutation=mutation,
             largest=largest,
             elements=elements,
+            loose=self._loose(),
         )
 
     def _explore(self) -> None:
@@ -262,6 +265,15 @@ class Search:
         for outcome in self._outcomes.values():
             compared.update(outcome.compared)
         return [name for name, count in compared.items() if not count]
+
+    def _loose(self) -> tuple[str, ...]:
+        """Return the outputs of which nearly all elements could be zero within the tolerance."""
+        nonzero: Counter[str] = Counter()
+        loose: Counter[str] = Counter()
+        for outcome in self._outcomes.values():
+            nonzero.update(outcome.nonzero)
+            loose.update(outcome.loose)
+        return tuple(name for name in nonzero if loose[name] > _LOOSE * nonzero[name])
 
     def _mutate(self) -> Mutation | None:
         """Run mutants of what passed, if they are wanted and nothing failed."""

@@ -18,6 +18,7 @@ from tikgen.errors import (
     EngineUnavailable,
     KernelCompileError,
     RenderError,
+    TemplateChanged,
     UnsupportedOnArch,
     one_line,
 )
@@ -26,7 +27,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.pipeline.loaded import load_source
 from tikgen.pipeline.rendering import hashed
 from tikgen.template.base import Template
-from tikgen.template.catalogue import load_template
+from tikgen.template.catalogue import load_unchanged
 from tikgen.verification.case import Case, Outcome
 from tikgen.verification.check import Trial
 
@@ -73,10 +74,12 @@ class _Mutants:
 
     def outcome_of(self, case: Case) -> Outcome:
         """Run a mutant once, and return the outcome."""
-        template = load_template(case.folder)
         try:
+            template = load_unchanged(case.folder, case.fingerprint)
             kernel = self._kernel_of(template, case)
             return Trial(template, case.params, **case.trial, kernel=kernel).run()
+        except TemplateChanged as error:
+            return Outcome("changed", str(error))
         except (RenderError, KernelCompileError, UnsupportedOnArch) as error:
             return Outcome("invalid", str(error))
         except Exception as error:
@@ -106,10 +109,12 @@ def outcome_of(case: Case, on_built: Callable[[str], None]) -> Outcome:
     """Build the kernel of a case, pass on its digest, run it once, and return the outcome."""
     digest = ""
     try:
-        template = load_template(case.folder)
+        template = load_unchanged(case.folder, case.fingerprint)
         digest = builder.build(template, shape=case.shape, **case.params).digest
         on_built(digest)
         return Trial(template, case.params, **case.trial).run()
+    except TemplateChanged as error:
+        return Outcome("changed", str(error))
     except (UnsupportedOnArch, EngineUnavailable, CompileBudgetExceeded) as error:
         return Outcome("skipped", str(error))
     except Exception as error:

@@ -71,6 +71,7 @@ class KernelPlan:
     codes: Mapping[str, Code]
     check: OwnCheck = OwnCheck()  # Of a user's own kernel.
     template: str = ""  # Folder of the template, which has the reference.
+    fingerprint: str = ""  # That of the template.
     fields: Mapping[str, m.Field] = field(default_factory=dict)
     failures: Mapping[str, str] = field(default_factory=dict)
 

@@ -29,7 +29,7 @@ from tikgen.children.work import serve, start
 from tikgen.errors import one_line
 from tikgen.machine.devices import core_arch
 from tikgen.template.base import Template
-from tikgen.template.catalogue import load_template
+from tikgen.template.catalogue import load_unchanged
 from tikgen.untrusted import from_literal
 from tikgen.verification.check import Trial
 
@@ -60,7 +60,7 @@ def _answer(runtime: Runtime, job: dict[str, Any]) -> str:
 
 def _by_template(runtime: Runtime, job: dict[str, Any]) -> float:
     """Return the worst error of trials against the template's reference."""
-    template = load_template(job["folder"])
+    template = load_unchanged(job["folder"], job["fingerprint"])
     params = from_literal(job["params"])
     kernel = runtime.kernels[job["name"]]
     rng = np.random.default_rng(job["seed"])
@@ -278,8 +278,9 @@ def _special_inputs(
             outer = taken.get(step.arguments[argument.name])
             if outer is not None:
                 inner |= sizes_of(argument, shape_of(outer, sizes))
-        problem = _problem_of(load_template(said["folder"]), from_literal(said["params"]))
-        inputs = load_template(said["folder"]).inputs(problem, inner, rng)
+        template = load_unchanged(said["folder"], said["fingerprint"])
+        problem = _problem_of(template, from_literal(said["params"]))
+        inputs = template.inputs(problem, inner, rng)
         for name, value in inputs.items():
             found.setdefault(step.arguments[name], value)
     return found

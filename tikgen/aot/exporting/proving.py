@@ -155,6 +155,7 @@ def _template_of(kernel: KernelPlan, arch: str) -> dict[str, Any] | None:
         return None
     return {
         "folder": kernel.template,
+        "fingerprint": kernel.fingerprint,
         "params": kernel.codes[arch].literals,
         "sizes": dict(kernel.entry.sizes),
     }

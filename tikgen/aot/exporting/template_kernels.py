@@ -19,6 +19,7 @@ from tikgen.pipeline.loaded import check_arch
 from tikgen.pipeline.rendering import Source, Variant, render_variant
 from tikgen.template.arguments import Argument, Array, Scalar
 from tikgen.template.base import BUILTIN_FOLDER, Template
+from tikgen.template.catalogue import current_template
 from tikgen.template.parameters import canonical
 
 
@@ -45,6 +46,8 @@ def plan_kernel(
         )
     if variant.views:
         raise ExportError(kernel.name, "it takes views; export the kernel for contiguous arrays")
+    if current_template(variant.template).fingerprint != variant.template.fingerprint:
+        raise ExportError(kernel.name, "the files of its template were changed: build it again")
     # What runs the bundle: Taichi's runtime, or the machine code of direct-cpu.
     engine = engines.DIRECT if is_native else engines.TAICHI
     codes, failures = {}, {}
@@ -74,7 +77,14 @@ def plan_kernel(
         arguments=tuple(map(described, variant.arguments)),
         cost=cost_of(variant),
     )
-    return KernelPlan(entry, codes, template=str(variant.template.folder), failures=failures)
+    template = variant.template
+    return KernelPlan(
+        entry,
+        codes,
+        template=str(template.folder),
+        fingerprint=template.fingerprint,
+        failures=failures,
+    )
 
 
 def described(argument: Argument) -> m.Argument:

@@ -33,6 +33,7 @@ from tikgen.aot.exporting.worker_process import in_threads
 from tikgen.aot.names import bundle_name
 from tikgen.aot.native.assembling import add_native_files, described, write_texts
 from tikgen.aot.native.targets import symbol_of
+from tikgen.consoles import make_console
 from tikgen.disk import why
 from tikgen.errors import BundleError, ExportError
 from tikgen.pipeline.records import taichi_version
@@ -303,10 +304,9 @@ def _all_failed(failures: Failures) -> str:
 @contextlib.contextmanager
 def _bars(plan: Plan) -> Iterator[Advance]:
     """Show progress bars on the error stream, if it is a terminal, and yield what advances them."""
-    from rich.console import Console
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
 
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     modules = [module for arch in plan.archs for module in plan.modules(arch)]
     totals = {"compile": len(modules), "prove": sum(len(module.entries) for module in modules)}
     columns = (

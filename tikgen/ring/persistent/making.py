@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from tikgen.consoles import make_console
 from tikgen.disk import TemporaryFolder
 from tikgen.errors import BundleError, UnsupportedOnArch
 from tikgen.ring.errors import BackendNotAvailableError
@@ -85,14 +86,12 @@ def make(handler: object, layout: Layout, arch: str, path: Path) -> None:
 @functools.cache
 def _announce() -> None:
     """Explain the delay, once, in a terminal or notebook."""
-    from rich.console import Console
-
     why = (
         "tikgen.ring compiles a persistent kernel and proves it against NumPy. This takes some "
         "seconds, once for each handler; later the kernel is loaded from the store."
     )
     log.info(why)
-    console = Console(stderr=True)
+    console = make_console(stderr=True)
     if console.is_terminal or console.is_jupyter:
         console.print(why, style="dim", highlight=False)
 

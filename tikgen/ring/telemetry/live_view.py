@@ -14,6 +14,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
+from tikgen.consoles import make_console
 from tikgen.ring.errors import InvalidConfigurationError
 from tikgen.ring.telemetry.gpu_monitor import GPUInfo
 from tikgen.ring.telemetry.snapshot import KernelRow, Snapshot
@@ -132,7 +133,7 @@ async def show(
     """
     if not (isinstance(refresh, int | float) and 0 < refresh < math.inf):
         raise InvalidConfigurationError("refresh", refresh, "takes a positive number of seconds")
-    console = console or Console()
+    console = console or make_console()
     if not console.is_terminal:
         await _print_lines(snapshot, refresh, until, console)
         return

@@ -14,7 +14,7 @@ from tikgen.grid.processes import Processes
 from tikgen.pipeline.builder import build, resolve
 from tikgen.program.program import Program
 from tikgen.template.base import Template
-from tikgen.template.catalogue import load_template
+from tikgen.template.catalogue import load_unchanged
 from tikgen.template.parameters import canonical
 from tikgen.tuning.job import Measurement, RanksJob
 from tikgen.tuning.measuring import Stage, timed
@@ -100,8 +100,9 @@ def forget() -> None:
 
 def _built(*jobs: RanksJob | None) -> tuple[Any, ...]:
     """Return the template of jobs, and the kernel of the whole grid of each."""
-    template, *_ = (load_template(job.folder) for job in jobs if job is not None)
-    return template, *(build(template, **job.params) for job in jobs if job is not None)
+    given = [job for job in jobs if job is not None]
+    template, *_ = (load_unchanged(job.folder, job.fingerprint) for job in given)
+    return template, *(build(template, **job.params) for job in given)
 
 
 def _stand_of(processes: Processes, template: Template, job: RanksJob) -> Stand:

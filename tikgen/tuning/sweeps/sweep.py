@@ -18,7 +18,7 @@ from tikgen.errors import GridError, ParameterError
 from tikgen.pipeline.records import taichi_version
 from tikgen.progress import bar
 from tikgen.template.base import Template
-from tikgen.template.catalogue import find_template
+from tikgen.template.catalogue import current_template
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.ranks.launching import is_command, problem_of
 from tikgen.tuning.sweeps.combinations import (
@@ -107,7 +107,7 @@ def sweep(
             ranks cannot be started, or the cluster does not answer.
     """
     began = time.perf_counter()
-    template = find_template(name)
+    template = current_template(name)
     check_has_reference(template)
     _check_options(template.name, client, scheduler, rounds, timeout, seed, results)
     _check_launcher(template.name, launcher, ranks, is_here=client is None and scheduler is None)
@@ -124,8 +124,8 @@ def sweep(
         launcher=launcher or "",
         options=_OPTIONS,
     )
-    folders = (str(template.folder), str(COPY), str(PEAK))
-    file = ResultsFile(results, {folder: _fingerprint(folder) for folder in folders})
+    fingerprints = {folder: _fingerprint(folder) for folder in (str(COPY), str(PEAK))}
+    file = ResultsFile(results, fingerprints | {str(template.folder): template.fingerprint})
     combinations = tuple(space.combinations())
     if all(combination.job is None for combination in combinations):
         raise none_runs(template.name, [combination.message for combination in combinations])
