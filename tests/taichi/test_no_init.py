@@ -61,6 +61,17 @@ def test_importing_tikgen_does_not_import_the_slow_parts() -> None:
     assert out.strip().splitlines()[-1] == "[]"
 
 
+def test_warnings_of_taichis_own_files_are_not_shown() -> None:
+    out = run(
+        "import contextlib, sys, warnings, tikgen, taichi\n"
+        "for name in 'taichi/tools/image.py', 'mine.py':\n"
+        "    with contextlib.redirect_stderr(sys.stdout):\n"
+        "        warnings.warn_explicit('invalid escape', SyntaxWarning, f'/packages/{name}', 60)\n"
+    )
+    assert "mine.py:60: SyntaxWarning: invalid escape" in out
+    assert "image.py" not in out
+
+
 def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
     out = run(
         "import threading, numpy as np, taichi as ti, tikgen\n"

@@ -16,6 +16,7 @@ import importlib.util
 import os
 import sys
 import types
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -41,6 +42,9 @@ class _Follower:
         sys.meta_path.remove(self)
         # Taichi's greeting would mix with the output of `tikgen render`.
         os.environ.setdefault("ENABLE_TAICHI_HEADER_PRINT", "False")
+        # Python 3.12 and later warn of escapes in Taichi's files whenever they compile them: at
+        # each start where no bytecode can be written.
+        warnings.filterwarnings("ignore", category=SyntaxWarning, module=r".*[/\\]taichi[/\\]")
         spec = importlib.util.find_spec(fullname)
         loader = spec.loader if spec is not None else None
         if spec is None or loader is None:
