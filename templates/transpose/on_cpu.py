@@ -17,9 +17,12 @@ MANY_CHUNKS, MANY_STRIPS = 8 * ITERATIONS_A_TASK, 4 * ITERATIONS_A_TASK
 MANY_DIRECT = 64
 # Strips shorter than this are turned round.
 SHORT = 16
-# To wake the other threads takes 25 to 60 us. On two cores 500 x 500 f32 took 198 us by one thread
-# and 245 in parallel, with direct-cpu 203 and 222; 320,000 f32 in rows 56 and 135, 48 and 39.
+# Up to so many elements one thread does it all: to wake Taichi's takes 25 to 60 us. On two cores
+# 500 x 500 f32 took 198 us by one thread and 245 in parallel.
 SERIAL = 2**18
+# Up to so many bytes with direct-cpu, whose threads wake sooner: 70 drawn shapes of more took 0.65
+# of the time in parallel.
+SERIAL_BYTES_DIRECT = 2**16
 # Blocks have so many elements a side at most; along axes of up to FEW, as many as waste little.
 SIDE, FEW = 8, 32
 # Arrays of so many bytes fit no cache, and memory takes most of the time: 224 x 288 x 416 f64 with
@@ -27,9 +30,15 @@ SIDE, FEW = 8, 32
 LARGE = 2**25
 
 
-def chunks(count: int, is_direct: bool) -> Mapping[str, Any]:
+def is_serial(p: Any, count: int, is_direct: bool) -> bool:
+    """Return whether one thread copies ``count`` elements; not if that is 0, for unknown."""
+    most = 8 * SERIAL_BYTES_DIRECT // p.dtype.bits if is_direct else SERIAL
+    return 0 < count <= most
+
+
+def chunks(p: Any, count: int, is_direct: bool) -> Mapping[str, Any]:
     """Return the length of the chunks of ``count`` elements, 0 if that is not known."""
-    if 0 < count <= SERIAL:
+    if is_serial(p, count, is_direct):
         return {"serial": True}
     many = MANY_DIRECT if is_direct else MANY_CHUNKS
     fitting = [c for c in CHUNKS if count >= many * c]
@@ -53,13 +62,13 @@ def strips(
     count = math.prod(sizes.values())
     many = MANY_DIRECT if is_direct else MANY_STRIPS
     fitting = [t for t in STRIP_LENGTHS if count // SIDE >= many * t]
-    is_serial = 0 < count <= SERIAL
+    by_one = is_serial(p, count, is_direct)
     is_large = count * p.dtype.bits > 8 * LARGE and min(length, width) > FEW
     return {
-        "tile": STRIP_LENGTHS[-1] if is_serial else max(fitting, default=STRIP_LENGTHS[0]),
+        "tile": STRIP_LENGTHS[-1] if by_one else max(fitting, default=STRIP_LENGTHS[0]),
         "unroll": side(width),
         "rows": 2 if is_large else side(length),
-        "serial": is_serial,
+        "serial": by_one,
         **named(p, row, column),
     }
 

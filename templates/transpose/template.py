@@ -307,7 +307,7 @@ def usual_schedule(
         return gpu_schedule(p, arch, axes, sizes)
     if axes is None or (keeps_last_axis(p) and axes[0] == axes[1]):
         count = math.prod(sizes.values()) if sizes is not None else 0
-        return {"loop": "flat", **chunks(count, is_direct)}
+        return {"loop": "flat", **chunks(p, count, is_direct)}
     if axes[0] == axes[1]:
         return {"loop": "rows", "unroll": 1}
     return {"loop": "strips", **strips(p, axes, sizes, is_direct)}

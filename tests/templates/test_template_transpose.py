@@ -257,7 +257,8 @@ def test_threads_that_share_a_loop_evenly_take_long_pieces() -> None:
         return [tuple(choose(problem, "cpu", n).get(name, 0) for choose in choices) for n in known]
 
     assert lengths((1, 0), "tile", 100, 600, 4096) == [(512, 512), (64, 512), (512, 512)]
-    assert lengths((1, 0, 2), "chunk", 50, 90, 300) == [(0, 0), (256, 8192), (4096, 16384)]
+    assert lengths((1, 0), "serial", 128, 129, 512, 513) == [(1, 1), (1, 0), (1, 0), (0, 0)]
+    assert lengths((1, 0, 2), "chunk", 50, 90, 300) == [(0, 1024), (256, 8192), (4096, 16384)]
 
 
 @pytest.mark.parametrize("arch", ["cuda", "vulkan"])
