@@ -20,8 +20,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.errors import ExpressionError
-from tikgen.expression import PARTIAL, Reducing, lacks_on_vulkan
-from tikgen.expression.apart import respelled
+from tikgen.expression import PARTIAL, Reducing, apart, lacks_on_vulkan
 from tikgen.expression.tree import CONSTANTS
 from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
@@ -230,9 +229,7 @@ class Map(Template):
 
     def set_apart(self, p: Any) -> tuple[Any, tuple[str, ...]]:
         own = (OWN_OF_TOTALS, OWN_OF_CHUNKS) if p.expr.reductions else ()
-        names = tuple(n for n in sorted(p.expr.names) if any(each.fullmatch(n) for each in own))
-        named = {"expr": p.expr, "scalars": p.scalars}
-        return (type(p)(**{**dict(p), **respelled(named, names)}), names) if names else (p, ())
+        return apart.set_apart(p, ("expr", "scalars"), own)
 
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         extents = [f"{leader(p)}.shape[{axis}]" for axis in range(p.dim)]

@@ -4,6 +4,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from tikgen.template.shapes import SMALL_BYTES_DIRECT
+
 from .axes import along, named
 
 CHUNKS = (256, 512, 1024, 2048, 4096, 8192, 16384)
@@ -20,9 +22,6 @@ SHORT = 16
 # Up to so many elements one thread does it all: to wake Taichi's takes 25 to 60 us. On two cores
 # 500 x 500 f32 took 198 us by one thread and 245 in parallel.
 SERIAL = 2**18
-# Up to so many bytes with direct-cpu, whose threads wake sooner: 70 drawn shapes of more took 0.65
-# of the time in parallel.
-SERIAL_BYTES_DIRECT = 2**16
 # Blocks have so many elements a side at most; along axes of up to FEW, as many as waste little.
 SIDE, FEW = 8, 32
 # Arrays of so many bytes fit no cache, and memory takes most of the time: 224 x 288 x 416 f64 with
@@ -32,7 +31,9 @@ LARGE = 2**25
 
 def is_serial(p: Any, count: int, is_direct: bool) -> bool:
     """Return whether one thread copies ``count`` elements; not if that is 0, for unknown."""
-    most = 8 * SERIAL_BYTES_DIRECT // p.dtype.bits if is_direct else SERIAL
+    # Both arrays, where threads wake sooner: 70 drawn shapes of more took 0.65 of the time in
+    # parallel.
+    most = 8 * SMALL_BYTES_DIRECT // (2 * p.dtype.bits) if is_direct else SERIAL
     return 0 < count <= most
 
 

@@ -5,8 +5,7 @@ from typing import Any
 from tikgen import Array, DType, Scalar
 from tikgen.expression import Update, lacks_on_vulkan
 from tikgen.expression.components import argument_of
-from tikgen.expression.equation_reader import INDICES
-from tikgen.expression.operators import AXES
+from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.tree import CONSTANTS
 from tikgen.template.arguments import Role
 from tikgen.template.grid_use import WINDOW

@@ -5,8 +5,7 @@ from typing import Any
 
 from tikgen import Invalid
 from tikgen.errors import ExpressionError, near
-from tikgen.expression import Update
-from tikgen.expression.apart import respelled, words_of
+from tikgen.expression import Update, apart
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
 from tikgen.template.boundaries import check_boundary
@@ -67,13 +66,8 @@ def check_problem(p: Any) -> None:
 @once
 def set_apart(p: Any) -> tuple[Any, tuple[str, ...]]:
     """Return a problem without the names that generated code has, and these names."""
-    values = {name: getattr(p, name) for name in NAMED if getattr(p, name)}
-    words = words_of(tuple(values.values()))
     own = (OWN, OWN_OF_TOTALS) if update_of(p).reductions else (OWN,)
-    names = tuple(sorted(w for w in words if any(each.fullmatch(w) for each in own)))
-    if not names:
-        return p, ()
-    return type(p)(**{**dict(p), **respelled(values, names)}), names
+    return apart.set_apart(p, NAMED, own)
 
 
 def _check_grid(p: Any) -> None:

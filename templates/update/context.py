@@ -122,9 +122,8 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
     if has_ends and (
         takes_copies or not (ends_are_known and (are_faces_rows or not faces or p.dim == 2))
     ):
-        found = patches_of(p, update, runs, patch_start)
-        if are_faces_rows:  # The rows outside are chosen where they are read.
-            found = {at: patch for at, patch in found.items() if patch.low or patch.high}
+        # Rows at faces that are computed as others are choose what lies outside where they read it.
+        found = patches_of(p, update, runs, patch_start, copies_faces=not are_faces_rows)
         patches = found if len(found) <= MOST_PATCHES else {}
     places = places_of(update, rules)
     lanes = lanes_of(p, s)

@@ -87,7 +87,7 @@ class Patch:
 
 
 def patches_of(
-    p: Any, update: Update, runs: Mapping[Any, Any], start: str = ""
+    p: Any, update: Update, runs: Mapping[Any, Any], start: str, copies_faces: bool
 ) -> dict[Any, Patch]:
     """Return what is copied, for each array and offset of its row; see :class:`Patch`.
 
@@ -104,7 +104,9 @@ def patches_of(
         is_face = any(within(kind) != kind for kind in runs[key].kinds_at_face)
         patch = found.setdefault(key, Patch(f"patch_{len(found)}", is_face, start=start))
         patch.low, patch.high = max(patch.low, -step), max(patch.high, step)
-    return {key: it for key, it in found.items() if it.is_face or it.low or it.high}
+    return {
+        key: it for key, it in found.items() if it.low or it.high or (copies_faces and it.is_face)
+    }
 
 
 def within(kind: str) -> str:

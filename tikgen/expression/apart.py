@@ -21,6 +21,23 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 _IN_CODE = re.compile(r'"""[^"]*"""|#[^\n]*|(?<![\w.])[A-Za-z_]\w*')
 
 
+def set_apart(
+    p: Any, parameters: Iterable[str], own: Iterable[re.Pattern[str]]
+) -> tuple[Any, tuple[str, ...]]:
+    """Return a problem without the names that generated code has, and these names.
+
+    Args:
+        p: the problem.
+        parameters: those that hold names of a user.
+        own: match the names that generated code has.
+    """
+    patterns = tuple(own)
+    values = {name: value for name in parameters if (value := getattr(p, name))}
+    words = words_of(tuple(values.values()))
+    names = tuple(sorted(w for w in words if any(each.fullmatch(w) for each in patterns)))
+    return (type(p)(**{**dict(p), **respelled(values, names)}), names) if names else (p, ())
+
+
 def words_of(value: Any) -> set[str]:
     """Return the words of texts and names, within mappings and tuples too."""
     if isinstance(value, Mapping):

@@ -15,7 +15,7 @@ from tikgen.expression import operators
 from tikgen.expression.components import kinds_of_vectors, vector_of
 from tikgen.expression.grid import Grid
 from tikgen.expression.literals import is_whole, nodes_in
-from tikgen.expression.operators import AVERAGES, AXES, FIRST, KNOWN, OPERATORS, axes_of
+from tikgen.expression.operators import AVERAGES, AXES, FIRST, INDICES, KNOWN, OPERATORS, axes_of
 from tikgen.expression.reader import Reader
 from tikgen.expression.reductions import misused, reduction_of, unusable
 from tikgen.expression.spelling import PRIME, refusal, shown_name, stored_name
@@ -23,7 +23,6 @@ from tikgen.expression.staggering import CENTRE, Place, in_words, place_of
 from tikgen.expression.stretching import Second, Stretching
 from tikgen.expression.tree import CONSTANTS, Node, number_node
 
-INDICES = "ijk"
 FURTHEST = 64
 
 Offset = tuple[int, ...]

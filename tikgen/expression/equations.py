@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
-from tikgen.expression.equation_reader import INDICES, EquationReader
+from tikgen.expression.equation_reader import EquationReader
 from tikgen.expression.grid import Grid
 from tikgen.expression.literals import copied
-from tikgen.expression.operators import AXES
+from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.reductions import TERMS, reduction_of
 from tikgen.expression.regions import conditions
@@ -238,7 +238,7 @@ class Equations(Text):
     @functools.lru_cache(maxsize=64)  # noqa: B019 -- few are kept
     def _read(self, grid: Grid) -> tuple[Update, tuple[str, ...]]:
         """Return what the equations become without a mask, and what stores terms of sums."""
-        numbers = (*grid.scalars, *grid.constants, *INDICES[: grid.dim], *AXES[: grid.dim])
+        numbers = (*grid.numbers, *INDICES[: grid.dim], *AXES[: grid.dim])
         expansion = Expansion(
             *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
             *(conditions(grid.where), grid.outputs or ()),

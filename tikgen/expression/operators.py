@@ -9,6 +9,7 @@ from operator import itemgetter
 from tikgen.expression.differences import central, staggered
 from tikgen.expression.tree import FUNCTIONS, Node
 
+INDICES = "ijk"
 AXES = "xyz"
 FIRST = ("dx", "dy", "dz")
 DERIVATIVES = (*FIRST, "dxx", "dyy", "dzz", "dxy", "dxz", "dyz")
@@ -32,7 +33,7 @@ def without_neighbours(name: str, is_given: bool) -> str:
     """Return why a name has no neighbours; one that is not given has a meaning in every text."""
     if is_given:
         return f"{name!r} is a number, and has no neighbours"
-    what = "a coordinate" if name in AXES else "an index" if name in "ijk" else "a number"
+    what = "a coordinate" if name in AXES else "an index" if name in INDICES else "a number"
     return (
         f"{name!r} is {what}, and has no neighbours; give the array another name, or its type, as "
         f"in types={{{name!r}: 'f32'}}"

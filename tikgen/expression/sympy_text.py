@@ -12,8 +12,7 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.equation_reader import INDICES
-from tikgen.expression.operators import AXES
+from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.spelling import PRIME, shown
 from tikgen.expression.sympy_fields import Accesses, identifier, refuse
 from tikgen.expression.tree import LARGEST_EXPONENT

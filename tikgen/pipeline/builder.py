@@ -54,8 +54,8 @@ def build(
     """Return the kernel of a template with the given parameters.
 
     Equal code and arguments give the same kernel object, as long as it is referenced or among the
-    last 300. Taichi compiles nothing before the first
-    launch, and ``ti.init`` need not have been called.
+    last 300. Taichi compiles nothing before the first launch, and ``ti.init`` need not have been
+    called.
 
     Args:
         name: name of a template, or the template itself.
