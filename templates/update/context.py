@@ -31,7 +31,7 @@ from .boundaries import (
 from .elements import Elements
 from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
-from .memory import Memory
+from .memory import Memory, times
 from .reading import layered_of, spacing_of, type_of, update_of
 from .rows import near_edge, patches_of, runs_of
 from .statements import (
@@ -148,6 +148,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
             lanes=lanes,
         ),
         "moved": moved,
+        "times": times,
         "stand_in": stand_in,
         "memory": memory,
         "groups": memory.groups([*update.outputs, *update.arrays]),

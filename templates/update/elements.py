@@ -11,7 +11,7 @@ from tikgen import DType
 from tikgen.template.outside import Read, in_place_of, moved, on_long_axis, stand_in, value
 
 from .lanes import Places
-from .memory import Memory
+from .memory import Memory, times
 from .rows import Patch
 
 Offset = tuple[int, ...]
@@ -69,8 +69,8 @@ class Elements:
         for step, size in zip(offset, memory.steps(array), strict=False):
             if step:
                 count = abs(step)
-                times = f"{count} * {size}" if count > 1 and size else size or str(count)
-                parts.append(f" {'+' if step > 0 else '-'} {times}")
+                apart = f"{count} * {size}" if count > 1 and size else size or str(count)
+                parts.append(f" {'+' if step > 0 else '-'} {apart}")
         return "".join(parts)
 
     # One point, by its index: its neighbours may lie outside.
@@ -109,7 +109,8 @@ class Elements:
         return self._memory.element(array, self._in_row(run, self._index[-1]))
 
     def _in_row(self, run: Any, place: str) -> str:
-        return self._memory.zeros + (f"{run.start} + " if self._centre else "") + place
+        start = f"{run.start} + " if self._centre else ""
+        return self._memory.zeros + start + times(place, run.steps[-1])
 
     # The same near an end of the row.
 
@@ -217,8 +218,11 @@ class Elements:
         return self._in_run(array, self._runs[array, self._centre], 0)
 
     def _in_run(self, array: str, run: Any, step: int) -> str:
-        place = self._memory.zeros + moved(f"{run.name} + lane", step - run.first)
-        return self._memory.element(array, place, is_linear=True)
+        if apart := run.steps[-1]:
+            place = f"{run.name} + {times(moved('lane', step - run.first), apart)}"
+        else:
+            place = moved(f"{run.name} + lane", step - run.first)
+        return self._memory.element(array, self._memory.zeros + place, is_linear=True)
 
     def at_buffer(self, array: str) -> str:
         return f"buffer_{self._identifiers[array]}[{self._lane}]"

@@ -15,7 +15,8 @@ class Memory:
     """The code of extents, strides and elements of the arrays over a grid.
 
     Contiguous arrays are indexed by axis, or by one linear index behind zeros for the other axes.
-    Views have one linear index only, and strides of their own, which the kernel is given.
+    Views have one linear index only, and strides of their own. The kernel is given them; those of
+    the last axis are numbers in the code.
 
     Args:
         p: the problem.
@@ -53,12 +54,14 @@ class Memory:
         return list({self.group(name): name for name in reversed(names)}.values())[::-1]
 
     def steps(self, name: str) -> list[str]:
-        """Return the distance of neighbours on each axis; nothing for the last one."""
+        """Return the distance of neighbours on each axis; nothing for the last one if that is 1."""
         if self._views is None:
             return ["plane", "row", ""][3 - self._p.dim :]
         first = int(self._is_vector(name))
         axes = range(first, first + self._p.dim - 1)
-        return [*(stride_name(self.group(name), axis) for axis in axes), ""]
+        last = self._views.last[self.group(name)]
+        outer = (stride_name(self.group(name), axis) for axis in axes)
+        return [*outer, "" if last == 1 else str(last)]
 
     def block(self, name: str) -> str:
         """Return the distance of the components of a vector."""
@@ -87,10 +90,15 @@ class Memory:
     def linear(self, name: str, places: Sequence[str]) -> str:
         """Return the linear index of a point in an array or a component."""
         each = zip(places, self.steps(name), strict=True)
-        return " + ".join(f"{factor(place)} * {step}" if step else place for place, step in each)
+        return " + ".join(times(place, step) for place, step in each)
 
     def _is_vector(self, name: str) -> bool:
         return argument_of(name, self._p.layout)[1] is not None
+
+
+def times(code: str, step: str) -> str:
+    """Return code for that many steps; they are 1 where nothing is said of them."""
+    return f"{factor(code)} * {step}" if step else code
 
 
 def factor(code: str) -> str:

@@ -122,7 +122,7 @@ class FieldUpdate(Template):
     `window_start` to before `window_stop`, two numbers that it takes last. What lies outside of the
     slab is read, and not computed.
 
-    Arrays over the grid may be views whose last axis is contiguous, such as `u[1:-1, 1:-1]`. With
+    Arrays over the grid may be views, such as `u[1:-1, 1:-1]`, `u[::2, ::2]` and `psi.real`. With
     `layout="last"` all arrays must be contiguous.
     """
 

@@ -26,6 +26,7 @@ LONG = (
 SMALLER = {
     "aot_python": ("max_examples=5", "max_examples=1"),
     "conjugate_gradient": ("(31, 63)", "(15, 31)"),
+    "multigrid": ("(127, 255, 511)", "(31, 63)"),
     "sweep_stencil": ("shape=[32, 64]", "shape=[8, 16]"),
 }
 

@@ -236,7 +236,7 @@ def _set_apart(variant: Variant, problem: ParameterModel, apart: Iterable[str]) 
     if views:
         arguments = variant.template.arguments(problem)
         spelled = {restored(argument.name, apart): argument.name for argument in arguments}
-        views = Views(tuple((spelled[name], group) for name, group in views.groups))
+        views = replace(views, groups=tuple((spelled[name], group) for name, group in views.groups))
     return replace(variant, problem=problem, views=views)
 
 
@@ -324,7 +324,9 @@ def _header(variant: Variant) -> str:
         lines.append("# shape: " + ", ".join(f"{name}={n}" for name, n in variant.sizes))
     if variant.views:
         groups = ", ".join(f"{name} {number}" for name, number in variant.views.groups)
-        lines.append(f"# views, in groups of equal strides: {groups}")
+        last = "".join(f", {n} {step}" for n, step in enumerate(variant.views.last) if step != 1)
+        apart = f"; last strides{last[1:]}" if last else ""
+        lines.append(f"# views, in groups of equal strides: {groups}{apart}")
     return "\n".join([*lines, f"# Rendered by tikgen {__version__}.", ""])
 
 

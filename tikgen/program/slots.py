@@ -14,7 +14,7 @@ from tikgen.errors import ProgramError, near
 from tikgen.expression.tree import CONSTANTS
 from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
-from tikgen.template.views import is_contiguous, share_elements, span_of, strides_of
+from tikgen.template.views import MOST_LAST, is_contiguous, share_elements, span_of, strides_of
 
 
 class Slots:
@@ -254,10 +254,10 @@ def _range(array: Any) -> tuple[int, int] | None:
         return None
     address, size = arrays.address_of(array)
     if not is_contiguous(array):
-        if strides_of(array) is None:
+        if strides_of(array, may_overlap=True) is None:
             raise ProgramError(
-                "a program takes arrays whose last axis is contiguous, without overlap; got "
-                f"{described(array)}; pass a contiguous copy"
+                "a program takes arrays whose axes lead forwards, the last in steps of at most "
+                f"{MOST_LAST} elements; got {described(array)}; pass a contiguous copy"
             )
         size = size // math.prod(array.shape) * span_of(array)
     return address, address + size

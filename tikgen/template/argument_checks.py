@@ -57,7 +57,7 @@ class Check:
 
     def takes_view(self, array: Any) -> bool:
         """Tell whether an array that is not contiguous is a view of the kind that is taken."""
-        return self.strided and views.strides_of(array) is not None
+        return self.strided and views.strides_of(array, may_overlap=not self.written) is not None
 
     def takes_fresh(self, array: Any) -> bool:
         """Tell in the quickest way that a device array fits; False means to look closer."""
@@ -117,7 +117,8 @@ class Check:
         rule = ""
         if self.strided:
             wanted = "a view that is taken"
-            rule = "; its last axis must be contiguous, the others lead forwards without overlap"
+            most, apart = views.MOST_LAST, " and without overlap" if self.written else ""
+            rule = f"; its axes must lead forwards{apart}, the last in steps of at most {most}"
         back = f", and write it back: {self.name}[...] = copy" if self.written else ""
         return (
             f"argument {self.name!r} is not {wanted} (strides {tuple(strides)}){rule}; "
@@ -145,7 +146,7 @@ class Check:
         """Return how far apart the elements of a view are."""
         return (
             f"argument {self.name!r} is a view whose elements lie in a run of "
-            f"{views.span_of(value)}, and over {MOST_ELEMENTS} cannot be taken; pass a copy"
+            f"{views.span_of(value)}, and over {views.MOST_SPAN} cannot be taken; pass a copy"
         )
 
     def _wanted(self) -> str:
@@ -284,7 +285,7 @@ class Rules:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
-            if check.strided and views.span_of(value) > MOST_ELEMENTS:
+            if check.strided and views.span_of(value) > views.MOST_SPAN:
                 raise self._error(check.wrong_span(value))
         for name, most in self.largest.items():
             found = sizes[self.symbols.index(name)]
@@ -397,7 +398,8 @@ def _without_memory(tensor: Any) -> str:
 
 def _is_same(one: Any, other: Any) -> bool:
     return one is other or (
-        _memory(one) == _memory(other) and views.strides_of(one) == views.strides_of(other)
+        _memory(one) == _memory(other)
+        and views.strides_of(one, may_overlap=True) == views.strides_of(other, may_overlap=True)
     )
 
 

@@ -1,4 +1,4 @@
-"""Views: arrays whose rows lie apart in memory, as those of ``x[1:-1, 1:-1]`` do."""
+"""Views: arrays whose elements lie apart in memory, as those of ``x[1:-1, 1:-1]`` do."""
 
 from __future__ import annotations
 
@@ -14,6 +14,11 @@ from numpy.lib.stride_tricks import as_strided
 from tikgen.dtypes import DType
 from tikgen.template.arguments import Argument, Array, Scalar, symbols
 
+# Most elements from one element of a row to the next. The code knows that number.
+MOST_LAST = 16
+# Most elements from the first element of a view to its last: code that takes some points at once
+# counts on it.
+MOST_SPAN = 2**31 - 512 * MOST_LAST
 # How long NumPy may look for an element that two views share.
 _MOST_WORK = 100_000
 
@@ -28,9 +33,11 @@ class Views:
 
     Attributes:
         groups: name of each of these arrays, and the number of its group, in order.
+        last: the stride of each group on the last axis, in elements.
     """
 
     groups: tuple[tuple[str, int], ...]
+    last: tuple[int, ...]
 
     def group_of(self, name: str) -> int:
         """Return the number of the group of an array."""
@@ -59,7 +66,7 @@ class Views:
         groups = dict(self.groups)
         for index, argument in enumerate(arguments):
             if argument.name in groups:
-                own = strides_of(values[index])
+                own = strides_of(values[index], may_overlap=True)
                 assert own is not None
                 strides[groups[argument.name]] = own[:-1]
                 passed[index] = flat(values[index])
@@ -91,12 +98,13 @@ def stride_name(group: int, axis: int) -> str:
 def views_of(values: Mapping[str, Any]) -> Views:
     """Return the groups of arrays with equal strides, in order of their first array."""
     known: dict[Any, int] = {}
-    return Views(
-        tuple(
-            (name, known.setdefault((strides_of(value) or ())[:-1], len(known)))
-            for name, value in values.items()
-        )
-    )
+    groups = []
+    for name, value in values.items():
+        strides = strides_of(value, may_overlap=True) or (1,)
+        if value.shape[-1:] == (1,):
+            strides = (*strides[:-1], 1)
+        groups.append((name, known.setdefault(strides, len(known))))
+    return Views(tuple(groups), tuple(strides[-1] for strides in known))
 
 
 def is_contiguous(array: Any) -> bool:
@@ -106,27 +114,26 @@ def is_contiguous(array: Any) -> bool:
     return not hasattr(array, "data_ptr") or bool(array.is_contiguous())
 
 
-def strides_of(array: Any) -> tuple[int, ...] | None:
+def strides_of(array: Any, may_overlap: bool = False) -> tuple[int, ...] | None:
     """Return the strides of an array in elements, 0 on axes of one, or None if it is no view.
 
-    The last axis of a view is contiguous; the others lead forwards, and no elements overlap.
+    All axes of a view lead forwards, the last one in steps of at most :data:`MOST_LAST` elements.
 
     Args:
         array: an array of any kind. One of Taichi is contiguous.
+        may_overlap: whether elements may have memory in common, as those of ``np.broadcast_to`` do.
     """
-    found = _layout(array)
-    return found and found[0]
+    strides, _, overlaps = _layout(array)
+    return None if overlaps and not may_overlap else strides
 
 
 def span_of(array: Any) -> int:
     """Return how many elements lie from the first one of a view to its last."""
-    found = _layout(array)
-    assert found is not None
-    return found[1]
+    return _layout(array)[1]
 
 
-def _layout(array: Any) -> tuple[tuple[int, ...], int] | None:
-    """Return strides and span of an array, or None if it is no view."""
+def _layout(array: Any) -> tuple[tuple[int, ...] | None, int, bool]:
+    """Return strides, None if it is no view, and span of an array, and whether elements overlap."""
     if isinstance(array, np.ndarray):
         return _checked(array.shape, array.strides, array.itemsize)
     if hasattr(array, "data_ptr"):
@@ -138,18 +145,17 @@ def _layout(array: Any) -> tuple[tuple[int, ...], int] | None:
 @functools.lru_cache(maxsize=1024)
 def _checked(
     shape: tuple[int, ...], strides: tuple[int, ...], size: int
-) -> tuple[tuple[int, ...], int] | None:
+) -> tuple[tuple[int, ...] | None, int, bool]:
     steps = tuple(step // size if n > 1 else 0 for step, n in zip(strides, shape, strict=True))
     if any(step % size for step, n in zip(strides, shape, strict=True) if n > 1):
-        return None
-    if shape[-1:] > (1,) and steps[-1] != 1:
-        return None
-    behind = 1
+        return None, 0, False
+    if any(step < 0 for step in steps) or any(step > MOST_LAST for step in steps[-1:]):
+        return None, 0, False
+    span, overlaps = 1, False
     for step, extent in sorted(zip(steps, shape, strict=True)):
-        if extent > 1 and step < behind:
-            return None
-        behind += step * (extent - 1)
-    return steps, behind
+        overlaps = overlaps or (extent > 1 and step < span)
+        span += step * (extent - 1)
+    return steps, span, overlaps
 
 
 def flat(array: Any) -> Any:
