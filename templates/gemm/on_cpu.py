@@ -7,20 +7,22 @@ from .panels import STEPS, best_panels, lies_in_rows, usual_panels
 
 # What takes one thread less is for it alone: to wake the other threads takes 25 us with Taichi.
 SERIAL_NANOSECONDS = 50_000
+# The same with direct-cpu, which takes a few.
+SERIAL_NANOSECONDS_DIRECT = 15_000
 # Where C is thin, products wait for memory; so few are for one thread.
 THIN_SERIAL = 2**18
 # C is thin up to so many rows or columns: then a copy in panels takes longer than the products.
 THIN = 8
 
 
-def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
-    """Return the schedule of a processor.
+def on_cpu(p: Any, sizes: Mapping[str, int] | None, is_direct: bool = False) -> Mapping[str, Any]:
+    """Return the schedule of a processor, for Taichi or for direct-cpu.
 
     On one core without AVX-512, direct-cpu, 240 x 256 x 257 f32 took 0.75 ms in tiles of 4 by 16
     (np.matmul 0.63), 1.17 of 8 by 8.
     """
     if sizes is None:
-        return usual_panels(p.dtype.bits) | {"iterations": 8}
+        return usual_panels(p.dtype.bits) | ({} if is_direct else {"iterations": 8})
     m, n, k = (sizes[name] for name in ("m", "n", "k"))
     if m == n == 1:
         return {"tile_m": 1, "tile_n": 1, "serial": True}
@@ -29,7 +31,7 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
         is_short = m * n * k <= THIN_SERIAL
     else:
         best, nanoseconds = best_panels(p.dtype.bits, p.layout, m, n, k)
-        is_short = nanoseconds <= SERIAL_NANOSECONDS
+        is_short = nanoseconds <= (SERIAL_NANOSECONDS_DIRECT if is_direct else SERIAL_NANOSECONDS)
     if is_short:
         return best | {"serial": True}
     if "via" not in best:
@@ -37,7 +39,8 @@ def on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, Any]:
     along = {"m": best["tile_m"], "n": best["tile_n"]}
     if best.get("vectors_of") == "a":
         along = {"m": best["tile_n"], "n": best["tile_m"]}
-    return best | spread(-(-m // along["m"]) * -(-n // along["n"]), m * n * k, k)
+    parts, iterations = spread(-(-m // along["m"]) * -(-n // along["n"]), m * n * k, k)
+    return best | {"split_k": parts} | ({} if is_direct else {"iterations": iterations})
 
 
 def thin(bits: int, layout: str, m: int, n: int, k: int) -> dict[str, Any]:
@@ -63,7 +66,7 @@ def thin(bits: int, layout: str, m: int, n: int, k: int) -> dict[str, Any]:
     return best_panels(bits, layout, m, n, k)[0]
 
 
-def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
+def spread(tiles: int, products: int, k: int) -> tuple[int, int]:
     """Return the parts of the inner axis and the iterations a tile that occupy all threads."""
     units = min(products // 2**14, 256)
     # Every second number is enough: each is compiled.
@@ -74,10 +77,7 @@ def spread(tiles: int, products: int, k: int) -> dict[str, Any]:
     # Two runs of 512 iterations at least. More of them, which threads take as they come, write what
     # the other thread had in its cache: 200^3 f32 took 0.31 ms with 8 iterations, 0.42 with 64.
     tasks = tiles * parts
-    return {
-        "split_k": parts,
-        "iterations": next((count for count in (8, 16, 32) if tasks * count >= 1024), 64),
-    }
+    return parts, next((count for count in (8, 16, 32) if tasks * count >= 1024), 64)
 
 
 def space_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, tuple[Any, ...]]:
@@ -92,7 +92,9 @@ def space_on_cpu(p: Any, sizes: Mapping[str, int] | None) -> Mapping[str, tuple[
     }
     if via not in ("rows", "dots"):
         tiles = {"tile_m": (1, 2, 4, 8), "tile_n": (1, 4, 8, 16, 32, 64), "unroll": (1, 4)}
-        return space | tiles | {"via": ("arrays", "panels"), "split_k": (parts,)}
+        order = best.get("order", "down")
+        ways = {"via": ("arrays", "panels"), "split_k": (parts,), "order": (order,)}
+        return space | tiles | ways
     space |= {"via": (via,), "split_k": tuple(sorted({1, parts}))}
     if via == "dots":
         return space | {"tile_m": (1, 2, 4), "tile_n": (1, 2, 4), "unroll": (2, 4)}

@@ -74,6 +74,12 @@ class Gemm(Template):
             "b",
             only={"via": ("panels", "rows")},
         )
+        order: Literal["down", "across"] = parameter(
+            "how the tiles of C follow each other: down its columns, so that a panel stays in the "
+            "cache, or across its rows, as C lies in memory",
+            "down",
+            only={"via": ("panels", "rows"), "vectors_of": "b"},
+        )
         tile_m: Literal[1, 2, 4, 8, 16] = parameter(
             "rows of C that a thread computes",
             4,
@@ -133,6 +139,13 @@ class Gemm(Template):
     ) -> Mapping[str, Any]:
         if arch == "cpu":
             return on_cpu(p, sizes)
+        return on_gpu(p, arch, sizes)
+
+    def direct_schedule(
+        self, p: Any, arch: str, sizes: Mapping[str, int] | None
+    ) -> Mapping[str, Any]:
+        if arch == "cpu":
+            return on_cpu(p, sizes, is_direct=True)
         return on_gpu(p, arch, sizes)
 
     def schedule_space(

@@ -1,6 +1,6 @@
 # gemm: Matrix product, C = alpha * op(A) @ op(B) + beta * C.
 # problem: layout='nt', dtype=f32, epilogue='max(v, 0)'
-# schedule: via='panels', vectors_of='b', tile_m=4, tile_n=16, unroll=4, split_k=1, iterations=8, block_dim=0
+# schedule: via='panels', vectors_of='b', order='down', tile_m=4, tile_n=16, unroll=4, split_k=1, iterations=8, block_dim=0
 # Rendered by tikgen 0.2.0.
 import taichi as ti
 
