@@ -1,6 +1,7 @@
 /* Calls every function of the bundle "samples", and checks results and statuses. */
 #include "samples.h"
 
+#include <fenv.h>
 #include <math.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -110,6 +111,62 @@ static void *call(void *unused) {
   return NULL;
 }
 
+/* 2^24 + 1 lies between two floats: each tells how the thread rounds that computed it. */
+static void check_rounding(int rounding, float expected) {
+  int i;
+  for (i = 0; i < MOST; i++) {
+    x[i] = 16777216.0f;
+    y[i] = 1;
+  }
+  CHECK(fesetround(rounding) == 0);
+  CHECK(samples_axpy(1.0f, x, y, z, MOST) == SAMPLES_OK);
+  CHECK(fegetround() == rounding);
+  CHECK(fesetround(FE_TONEAREST) == 0);
+  for (i = 0; i < MOST; i++) {
+    CHECK(z[i] == expected);
+  }
+}
+
+typedef struct Part {
+  int i;
+  void (*task)(void *context, int i);
+  void *context;
+} Part;
+
+static void *run_part(void *part) {
+  const Part *given = part;
+  CHECK(fesetround(FE_DOWNWARD) == 0);
+  given->task(given->context, given->i);
+  CHECK(fegetround() == FE_DOWNWARD);
+  return NULL;
+}
+
+/* A pool of the user's whose threads round down. */
+static void in_other_threads(void *pool, int n, void (*task)(void *context, int i),
+                             void *context) {
+  int i;
+  (void)pool;
+  for (i = 0; i < n; i++) {
+    Part part = {i, task, context};
+    pthread_t thread;
+    CHECK(pthread_create(&thread, NULL, run_part, &part) == 0);
+    CHECK(pthread_join(thread, NULL) == 0);
+  }
+}
+
+static void check_rounding_of_threads(void) {
+  int repeat;
+  samples_use_threads(4);
+  for (repeat = 0; repeat < 20; repeat++) {
+    check_rounding(FE_UPWARD, 16777218.0f);
+    check_rounding(FE_TONEAREST, 16777216.0f);
+  }
+  samples_use_parallel_for(in_other_threads, NULL);
+  check_rounding(FE_UPWARD, 16777218.0f);
+  samples_use_parallel_for(NULL, NULL);
+  samples_use_threads(0);
+}
+
 static void check_threads(void) {
   static const int counts[] = {1, 4, 0, 3};
   pthread_t threads[3];
@@ -149,6 +206,7 @@ int main(void) {
   check_statuses();
   check_kinds();
   check_threads();
+  check_rounding_of_threads();
   puts("all is well");
   return 0;
 }

@@ -1,8 +1,10 @@
 """Bundles from C, C++ and CMake: the examples match NumPy, headers compile, errors are reported."""
 
 import hashlib
+import itertools
 import os
 import random
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import pytest
 import taichi as ti
@@ -22,6 +25,8 @@ from tikgen.aot.c.entries import C_TYPES
 from tikgen.aot.c.files import c_files
 from tikgen.aot.c.identifiers import prefix_of
 from tikgen.aot.manifest_reading import decode
+from tikgen.aot.native.c_text import native_files
+from tikgen.machine.devices import host_arch
 
 pytest_plugins = ["one_compiler"]
 TESTS = Path(__file__).parent
@@ -369,6 +374,51 @@ def hostile_manifest() -> m.Manifest:
     )
 
 
+def wordy_manifest(
+    files: Callable[[m.Manifest], dict[str, str]], name: str = "box", **native: Any
+) -> m.Manifest:
+    """Return a manifest of kernels with all words as arguments that their files in C have."""
+    arguments = (
+        m.Argument(name="x", kind="array", dtype="f64", shape=("n",), role="out"),
+        m.Argument(name="a", kind="scalar", dtype="f64"),
+        m.Argument(name="b", kind="scalar", dtype="f16"),
+    )
+    build = m.Build(module="x64/all", entry="x", digest="")
+    kernel = m.Kernel(name="f", family="g", arguments=arguments, builds={"x64": build})
+    manifest = m.Manifest(
+        format=m.FORMAT,
+        name=name,
+        archs=("x64",),
+        tikgen="0.1.0",
+        taichi="1.7.4",
+        kernels={"f": kernel},
+        files={"x64/all/code": m.File("0" * 64, 7)},
+        **native,
+    )
+    found = {"NAME", "NAME_array", "INT32_MAX", "free", f"{name}_check_", f"{name.upper()}_OK"}
+    for path, text in files(manifest).items():
+        if path.endswith((".h", ".hpp", ".c")):
+            found |= set(re.findall(r"\b[A-Za-z]\w*", text))
+    # Each word as a number and as an array whose size is a word too.
+    words = sorted(found - {"x", "a", "b"})
+    numbers = [
+        m.Argument(name=word, kind="scalar", dtype=dtype)
+        for word, dtype in zip(words, itertools.cycle(C_TYPES))
+    ]
+    arrays = [
+        m.Argument(name=word, kind="array", dtype=dtype, shape=(size,), role="out")
+        for word, dtype, size in zip(words, itertools.cycle(C_TYPES), words[::-1])
+    ]
+    kernels = {
+        name: m.Kernel(name=name, family="g", arguments=tuple(taken), builds={"x64": build})
+        for name, taken in (
+            ("f", [*numbers, arguments[0]]),
+            ("h", [*arrays, arguments[1]]),
+        )
+    }
+    return msgspec.structs.replace(manifest, kernels=kernels)
+
+
 NO_KERNELS = m.Manifest(
     format=m.FORMAT, name="none", archs=("vulkan",), tikgen="0.1.0", taichi="1.7.4"
 )
@@ -381,15 +431,29 @@ def write_headers(folder: Path, manifest: m.Manifest) -> None:
 
 
 @pytest.mark.parametrize("language", ["c", "c++"])
-@pytest.mark.parametrize("kind", ["hostile", "empty"])
+@pytest.mark.parametrize("kind", ["hostile", "wordy", "empty"])
 def test_headers_compile_whatever_the_names(language: str, kind: str, tmp_path: Path) -> None:
-    manifest = hostile_manifest() if kind == "hostile" else NO_KERNELS
+    manifest = NO_KERNELS
+    if kind != "empty":
+        manifest = hostile_manifest() if kind == "hostile" else wordy_manifest(c_files)
     write_headers(tmp_path, manifest)
     standard, compiler, suffix = ("c99", "gcc", "h") if language == "c" else ("c++17", "g++", "hpp")
     source = tmp_path / f"all.{'c' if language == 'c' else 'cpp'}"
     source.write_text(f'#include "{manifest.name}.{suffix}"\nint main(void) {{ return 0; }}\n')
-    include = tmp_path / "include"
-    run(tool(compiler), f"-std={standard}", *STRICT, "-fsyntax-only", "-I", include, source)
+    # A number may have the name of a type or a table, which its function does not use.
+    options = (f"-std={standard}", *STRICT, *(["-Wno-shadow"] if kind == "wordy" else []))
+    run(tool(compiler), *options, "-fsyntax-only", "-I", tmp_path / "include", source)
+
+
+@pytest.mark.skipif(host_arch() != "x64", reason="compiles for this processor")
+def test_native_files_compile_whatever_the_names(tmp_path: Path) -> None:
+    target = m.Native(cpu="x86-64", triple="x86_64-unknown-linux-gnu")
+    files = native_files(wordy_manifest(native_files, native={"x64": target}))
+    for path in ("include/box.h", "lib/box.c"):
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_text(files[path])
+    run(tool("gcc"), "-std=c11", *STRICT, "-fsyntax-only", tmp_path / "lib" / "box.c")
+    run(tool("g++"), *STRICT, "-fsyntax-only", "-x", "c++", tmp_path / "include" / "box.h")
 
 
 def test_a_prefix_never_is_one_of_taichi() -> None:

@@ -71,7 +71,7 @@ def test_the_library_passes_its_checks_in_c(
     standard: str, shared: tikgen.aot.Bundle, tmp_path: Path
 ) -> None:
     program, folder = tmp_path / "checks", shared.path
-    linked = (folder / "lib" / "libsamples.so", f"-Wl,-rpath,{folder / 'lib'}", "-pthread")
+    linked = (folder / "lib" / "libsamples.so", f"-Wl,-rpath,{folder / 'lib'}", "-pthread", "-lm")
     options = (f"-std={standard}", *STRICT, "-O1", "-I", folder / "include")
     run(tool("gcc"), *options, TESTS / "native_checks.c", *linked, "-o", program)
     assert "all is well" in run(program)
@@ -105,7 +105,7 @@ def test_cmake_finds_the_bundle(target: str, shared: tikgen.aot.Bundle, tmp_path
         "find_package(Threads REQUIRED)\n"
         f'add_executable(checks "{TESTS}/native_checks.c")\n'
         "target_compile_definitions(checks PRIVATE _GNU_SOURCE)\n"
-        f"target_link_libraries(checks PRIVATE {target} Threads::Threads)\n"
+        f"target_link_libraries(checks PRIVATE {target} Threads::Threads m)\n"
     )
     cmake = tool("cmake")
     run(cmake, "-S", tmp_path, "-B", tmp_path / "build")

@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from tikgen.aot.c.identifiers import Names, usable
+from tikgen.aot.c.identifiers import Names, defined_in, usable
 from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest, Role
 from tikgen.template.arguments import split_extent
 
@@ -25,8 +25,9 @@ C_TYPES = {
 }
 # Scalars of 64 bits are passed as two halves; see the manifest.
 _WIDE = frozenset({"i64", "u64", "f64"})
-# The names in the bodies of generated functions and methods.
-_LOCALS = frozenset({"bundle", "arrays", "scalars", "members", "get", "check", "bundle_"})
+# The names in the bodies of generated functions, and in methods and their declarations.
+_LOCALS = frozenset({"bundle", "arrays", "scalars", "members"})
+_OF_METHODS = frozenset({"get", "check", "bundle_", "Array", "Half"})
 _DOES = {"in": "only read", "out": "written", "inout": "updated", "work": "scratch"}
 
 
@@ -175,7 +176,7 @@ class Callable:
     def scalars(self) -> list[str]:
         """Return the expressions for the bits of the scalars."""
         parts = [part for p in self.parameters if p.is_scalar for part in p.bits]
-        return [part.replace("NAME", self.prefix) for part in parts]
+        return [part.replace("NAME", self.prefix, 1) for part in parts]
 
     @property
     def parameter_count(self) -> int:
@@ -208,11 +209,27 @@ class Callable:
 
 
 class Entries:
-    """The callables of a bundle and their modules; the names in ``taken`` are not used."""
+    """The callables of a bundle and their modules.
 
-    def __init__(self, manifest: Manifest, prefix: str, taken: set[str]) -> None:
+    Args:
+        manifest: the manifest of the bundle.
+        prefix: what names begin with.
+        taken: names that no callable has.
+        text: the templates of headers; no argument has a name that they define.
+    """
+
+    def __init__(self, manifest: Manifest, prefix: str, taken: set[str], text: str) -> None:
         self._manifest = manifest
         self._prefix = prefix
+        families = {kernel.family for kernel in manifest.kernels.values()}
+        own = {*manifest.kernels, *manifest.graphs, *families}
+        self._locals = {
+            *_LOCALS,
+            *_OF_METHODS,
+            *defined_in(text, prefix),
+            *(f"{prefix}_{name}" for name in own),
+            *(f"{prefix}_callable_{name}_" for name in own),
+        }
         self._modules: dict[str, tuple[int, str]] = {}
         self.names = Names(taken)
         self.slots = 0
@@ -294,7 +311,7 @@ class Entries:
         builds: Mapping[str, Build],
         temporaries: tuple[Argument, ...],
     ) -> Callable:
-        local = Names(set(_LOCALS))
+        local = Names(self._locals)
         parameters = [Parameter(a, local.give(a.name)) for a in arguments]
         parameters += [Parameter(a, local.give(a.name), v) for a, v in constants.items()]
         return Callable(
@@ -325,7 +342,7 @@ def wrapped(lines: list[str]) -> list[str]:
 def prototype(prefix: str, name: str, declarations: Iterable[str]) -> str:
     """Return a function's name and parameters."""
     parameters = ", ".join([f"{prefix}_bundle *bundle", *declarations])
-    return f"{prefix}_{name}({parameters})".replace("NAME_array", f"{prefix}_array")
+    return f"{prefix}_{name}({parameters})".replace("NAME_array *", f"{prefix}_array *")
 
 
 def literal(dtype: str, value: int | float) -> str:

@@ -29,9 +29,9 @@ def c_files(manifest: Manifest) -> dict[str, str]:
     """
     prefix = prefix_of(manifest.name)
     environment = environment_of(prefix)
-    # Kernels cannot have names that the header defines.
-    parts = "".join((_TEMPLATES / part).read_text(encoding="utf-8") for part in _PARTS)
-    entries = Entries(manifest, prefix, names_in(parts, "NAME") | OWN_NAMES)
+    # Kernels and arguments cannot have names that the header defines.
+    text = "".join(path.read_text(encoding="utf-8") for path in _TEMPLATES.glob("*.h*.j2"))
+    entries = Entries(manifest, prefix, names_in(text, "NAME") | OWN_NAMES, text)
     values = _values(manifest, prefix, entries)
     made = {
         f"include/{manifest.name}.h": "header.h.j2",

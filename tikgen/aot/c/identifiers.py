@@ -16,9 +16,19 @@ reinterpret_cast requires restrict return short signed sizeof static static_asse
 struct switch template this thread_local throw true try typedef typeid typename typeof union
 unsigned using virtual void volatile wchar_t while xor xor_eq
 """
-# Macros of the C library and of compilers, in lower case or as short as a kernel's argument.
-_MACROS = "linux unix i386 errno stdin stdout stderr assert NULL EOF I INFINITY NAN"
+# Macros of compilers, of the C library and of Taichi, in particular of what headers include.
+_MACROS = """
+linux unix i386 errno stdin stdout stderr assert NULL EOF I INFINITY NAN
+BUFSIZ EXIT_FAILURE EXIT_SUCCESS FILENAME_MAX FOPEN_MAX L_tmpnam MB_CUR_MAX RAND_MAX SEEK_CUR
+SEEK_END SEEK_SET TMP_MAX FILE TI_FALSE TI_TRUE TI_NULL_HANDLE
+"""
 _UNUSABLE = frozenset(f"{_KEYWORDS} {_MACROS}".split())
+# What <stdint.h> and <stddef.h> define, which declarations of headers use.
+_OF_INTEGERS = re.compile(
+    r"u?int(_least|_fast)?\d+_t|u?int(ptr|max)_t|size_t|ptrdiff_t"
+    r"|U?INT(_LEAST|_FAST)?\d+_(MIN|MAX|WIDTH|C)|U?INT(PTR|MAX)_(MIN|MAX|WIDTH|C)"
+    r"|(SIZE|PTRDIFF|WCHAR|WINT|SIG_ATOMIC)_(MIN|MAX|WIDTH)"
+)
 _TAKEN_PREFIXES = frozenset({"ti", "taichi", "std", "posix"})
 
 
@@ -40,7 +50,7 @@ def as_comment(text: str) -> str:
 
 def usable(name: str, taken: frozenset[str] | set[str] = frozenset()) -> str:
     """Return ``name``, with underscores appended if C, C++ or ``taken`` has it."""
-    while name in _UNUSABLE or name in taken:
+    while name in _UNUSABLE or name in taken or _OF_INTEGERS.fullmatch(name):
         name += "_"
     return name
 
@@ -53,6 +63,12 @@ def prefix_of(bundle: str) -> str:
 def names_in(text: str, prefix: str) -> set[str]:
     """Return each name of a C text that begins with the prefix, without it."""
     return set(re.findall(rf"\b{re.escape(prefix)}_(\w+)", text))
+
+
+def defined_in(template: str, prefix: str) -> set[str]:
+    """Return the names of a template that begin with NAME or UPPER, for a bundle's prefix."""
+    functions = {f"{prefix}_{name}" for name in names_in(template, "NAME")}
+    return functions | {f"{prefix.upper()}_{name}" for name in names_in(template, "UPPER")}
 
 
 class Names:

@@ -7,7 +7,7 @@ from typing import Any
 
 from tikgen.aot import manifest as m
 from tikgen.aot.c.files import environment_of, rendered, version_of
-from tikgen.aot.c.identifiers import prefix_of
+from tikgen.aot.c.identifiers import defined_in, prefix_of
 from tikgen.aot.native.functions import Function, functions, has_half_scalar
 from tikgen.aot.native.objects import OBJECT
 from tikgen.aot.native.targets import LEVELS
@@ -30,8 +30,10 @@ def native_files(manifest: m.Manifest) -> dict[str, str]:
         if len({build.workspace for build in kernel.builds.values()}) > 1:
             problem = "its schedules for several archs need other scratch arrays; give one schedule"
             raise ExportError(kernel.name, problem)
-    environment = environment_of(prefix_of(name), _TEMPLATES)
-    values = _values(manifest, functions(manifest))
+    prefix = prefix_of(name)
+    header = (_TEMPLATES / "header.h.j2").read_text(encoding="utf-8")
+    environment = environment_of(prefix, _TEMPLATES)
+    values = _values(manifest, functions(manifest, defined_in(header, prefix)))
     made = {
         f"include/{name}.h": "header.h.j2",
         f"lib/{name}.c": "source.c.j2",

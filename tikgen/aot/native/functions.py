@@ -12,8 +12,8 @@ from tikgen.aot.native.names import c_name, function_names
 from tikgen.dtypes import DType
 from tikgen.template.arguments import split_extent
 
-# C's names in the bodies of functions.
-_LOCALS = frozenset({"arguments", "arrays", "sizes", "memory", "bytes", "status"})
+# Begins the names of arguments in the source, in which nothing else begins so.
+_GIVEN = "given_"
 
 
 def elements_of(dtype: str) -> str:
@@ -65,14 +65,22 @@ class Function:
 
     @property
     def size_names(self) -> list[str]:
-        """Return the names of its sizes in C."""
-        return [c for _, c in self.sizes]
+        """Return the names of its sizes in the source."""
+        return [f"{_GIVEN}{c}" for _, c in self.sizes]
 
     @property
     def prototype(self) -> str:
-        """Return its declaration."""
-        declared = [_declared(p) for p in self.parameters]
-        declared += [f"int64_t {c}" for c in self.size_names]
+        """Return its declaration in the header."""
+        return self._declared("")
+
+    @property
+    def definition(self) -> str:
+        """Return its head in the source, where the names of arguments hide no others."""
+        return self._declared(_GIVEN)
+
+    def _declared(self, begin: str) -> str:
+        declared = [_declared(p, f"{begin}{p.c}") for p in self.parameters]
+        declared += [f"int64_t {begin}{c}" for _, c in self.sizes]
         return f"int {self.name}({', '.join(declared) or 'void'})"
 
     @property
@@ -104,17 +112,18 @@ class Function:
     def assignments(self) -> list[str]:
         """Return the statements that fill this struct."""
         made, place = [], 0
+        half = f"{self.name.removesuffix(f'_{self.c}')}_half_"
         for number, p in enumerate((*self.parameters, *self.arrays[self.given :])):
             if isinstance(p, Parameter) and p.is_scalar:
-                value = f"(uint16_t)NAME_half_({p.c})" if p.dtype == "f16" else p.c
+                given = f"{_GIVEN}{p.c}"
+                value = f"(uint16_t){half}({given})" if p.dtype == "f16" else given
                 made.append(f"arguments.a{number} = {value};")
                 continue
             for axis, extent in enumerate(self.arrays[place].passed):
                 made.append(f"arguments.a{number}.shape[{axis}] = (int32_t)({extent});")
             made.append(f"arguments.a{number}.data = (void *)(uintptr_t)arrays[{place}].data;")
             place += 1
-        prefix = self.name.removesuffix(f"_{self.c}")
-        return [line.replace("NAME_", f"{prefix}_") for line in made]
+        return made
 
     @property
     def apart(self) -> list[tuple[int, int, int]]:
@@ -129,17 +138,17 @@ class Function:
         return found
 
 
-def functions(manifest: m.Manifest) -> list[Function]:
-    """Return the function of each kernel, by name."""
+def functions(manifest: m.Manifest, taken: set[str]) -> list[Function]:
+    """Return the function of each kernel, by name; no argument has a name in ``taken``."""
     names = function_names(manifest)
     return [
-        _function(kernel, c_name(manifest, names[name]), names[name])
+        _function(kernel, c_name(manifest, names[name]), names[name], taken)
         for name, kernel in manifest.kernels.items()
     ]
 
 
-def _function(kernel: m.Kernel, name: str, c: str) -> Function:
-    local = Names({*_LOCALS})
+def _function(kernel: m.Kernel, name: str, c: str, taken: set[str]) -> Function:
+    local = Names(taken)
     parameters = [Parameter(a, local.give(a.name)) for a in kernel.arguments]
     # All builds were compiled for the same arguments; their scratch may differ.
     scratch = next((b.workspace for b in kernel.builds.values()), ())
@@ -150,13 +159,14 @@ def _function(kernel: m.Kernel, name: str, c: str) -> Function:
         if symbol is not None
     }
     sizes = {symbol: local.give(symbol) for symbol in symbols}
-    named = {**{symbol: str(extent) for symbol, extent in kernel.sizes.items()}, **sizes}
+    named = {symbol: str(extent) for symbol, extent in kernel.sizes.items()}
+    named |= {symbol: f"{_GIVEN}{c}" for symbol, c in sizes.items()}
 
     def view(argument: m.Argument, name: str) -> ArrayView:
         shape = (*argument.shape, *argument.element)
         return ArrayView(argument, name, tuple(_extent(e, named) for e in shape))
 
-    arrays = [view(p.argument, p.c) for p in parameters if not p.is_scalar]
+    arrays = [view(p.argument, f"{_GIVEN}{p.c}") for p in parameters if not p.is_scalar]
     return Function(
         kernel,
         name,
@@ -175,10 +185,10 @@ def _extent(extent: m.Extent, named: dict[str, str]) -> str:
     return f"{named[symbol]} + {more}" if more else named[symbol]
 
 
-def _declared(p: Parameter) -> str:
+def _declared(p: Parameter, name: str) -> str:
     if p.is_scalar:
-        return f"{C_TYPES[p.dtype]} {p.c}"
-    return f"{'' if p.is_written else 'const '}{elements_of(p.dtype)} *{p.c}"
+        return f"{C_TYPES[p.dtype]} {name}"
+    return f"{'' if p.is_written else 'const '}{elements_of(p.dtype)} *{name}"
 
 
 def has_half_scalar(found: Sequence[Function]) -> bool:
