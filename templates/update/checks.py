@@ -117,7 +117,10 @@ def _check_names(p: Any, update: Update) -> None:
             f"take {operations} operations a point, more than "
             f"{MOST_OPERATIONS}, which would take long to compile",
         )
+    arguments = {argument_of(name, p.layout)[0] for name in update.arrays}
     for name in p.scalars:
+        if name in arguments:
+            raise Invalid("scalars", f"names {name}, which is an array of the equations")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
             raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")

@@ -273,6 +273,10 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": "perodic"}, "got 'perodic'. Did you mean 'periodic'"),
         ({"boundary": 3}, "wall, free_surface, tikgen.dirichlet(g), tikgen.neumann(g)"),
         ({"scalars": ("a", "b")}, "names b, which nothing reads"),
+        (
+            {"scalars": ("a", "u_next"), "boundary": ("value", "u_next")},
+            "names u_next, which is an",
+        ),
         ({"on_device": ("aa",)}, "names aa, which is no scalar. Did you mean 'a'"),
         ({"constants": {"a": 2.0}}, "which is a constant as well"),
         ({"types": {"vv": "f16"}}, "names vv, which is no array"),
