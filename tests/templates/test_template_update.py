@@ -302,6 +302,14 @@ def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> N
     assert problem in str(caught.value)
 
 
+def test_more_operations_than_compile_in_seconds_are_refused() -> None:
+    outputs = ["+".join(f"sin({m}*u+{n})" for m in range(2, 42)) for n in range(14)]
+    texts = [f"q{n} = {text}" for n, text in enumerate(outputs)]
+    tikgen.render("update", equations="; ".join(texts[:12]), arch="cpu")
+    with pytest.raises(ParameterError, match=r"more than 2000, .* split them over two updates"):
+        tikgen.render("update", equations="; ".join(texts), arch="cpu")
+
+
 @pytest.mark.parametrize(
     ("text", "params", "given", "problem"),
     [
