@@ -270,6 +270,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": {"x-": "periodic", "x+": "zero", "y": "zero"}}, "both sides must be"),
         ({"boundary": {"x": "zero", "y": "zero", "z": "zero"}}, "names the side z, and dim is 2"),
         ({"boundary": ("value", "alpha")}, "takes alpha, which is no scalar"),
+        ({"boundary": ("value", "e")}, "of one axis. The number e is 2.718281828459045"),
         ({"boundary": "perodic"}, "got 'perodic'. Did you mean 'periodic'"),
         ({"boundary": 3}, "wall, free_surface, tikgen.dirichlet(g), tikgen.neumann(g)"),
         ({"scalars": ("a", "b")}, "names b, which nothing reads"),
