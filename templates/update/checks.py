@@ -22,7 +22,8 @@ from .matched import kept_arrays, profile_arrays
 from .reading import layered_of, spacing_of, type_of, update_of
 
 MOST_ARGUMENTS = 64
-MOST_OPERATIONS = 1500
+# With as many, Taichi compiles a kernel in some 15 s on cpu.
+MOST_OPERATIONS = 2000
 KERNEL_NAME = "update"
 # What generated code calls its own values; it gives them other names where a user's have these.
 OWN = re.compile(
@@ -114,10 +115,13 @@ def _check_names(p: Any, update: Update) -> None:
     if operations > MOST_OPERATIONS:
         raise Invalid(
             "equations",
-            f"take {operations} operations a point, more than "
-            f"{MOST_OPERATIONS}, which would take long to compile",
+            f"take {operations} operations a point, more than {MOST_OPERATIONS}, which would take "
+            "long to compile; split them over two updates",
         )
+    arguments = {argument_of(name, p.layout)[0] for name in update.arrays}
     for name in p.scalars:
+        if name in arguments:
+            raise Invalid("scalars", f"names {name}, which is an array of the equations")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
             raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")

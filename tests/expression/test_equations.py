@@ -204,7 +204,13 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("q = u'; u' = 2*u", "u' is read before it is assigned", "    ^"),
         ("u' = 2*u; q = lap(u')", "the neighbours of u' are not known yet", "              ^"),
         ("u' = u; u' = 2", "assigned twice", "        ^"),
-        ("u' = u; u_next = 2", "argument u_next", "^"),
+        ("u' = u; u_next = 2", "u_next is the argument that takes u'", "        ^"),
+        ("u_next = 2*u; u' = u_next", "u_next is the argument that takes u'", "^"),
+        ("u' = u + lap(u_next)", "write u' for its new value", "             ^"),
+        ("u' = u; q = sum(u_next)", "or give the other another name", "                ^"),
+        ("f'.x = f.y; f'.y = 2*f_next.1", "takes f'; write f' for its", "                     ^"),
+        ("u' = where(b, u, 0)", "u_next is the argument that takes u'", "           ^"),
+        ("u' = c*u; v' = c*u_next", "u_next is the argument that takes u'", "                 ^"),
         ("u' = 2; u = 3", "only one of both", "^"),
         ("c = 2*u", "cannot be assigned", "^"),
         ("u' = c[1]", "is a number, and has no neighbours", "     ^"),
@@ -225,7 +231,7 @@ def test_what_is_refused_is_quoted_with_a_caret(text: str, problem: str, caret: 
     # In the middle of others, so that line and column count.
     lines = f"a' = a\n  \n{text}\nz9 = 2"
     with pytest.raises(ExpressionError) as caught:
-        on(lines, scalars=("c",))
+        on(lines, scalars=("c",), vectors={"f": 2}, where={"b": "u_next > 0"})
     message = str(caught.value)
     assert problem in message
     assert message.endswith(f"\n    {text}\n    {caret}")

@@ -270,9 +270,14 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": {"x-": "periodic", "x+": "zero", "y": "zero"}}, "both sides must be"),
         ({"boundary": {"x": "zero", "y": "zero", "z": "zero"}}, "names the side z, and dim is 2"),
         ({"boundary": ("value", "alpha")}, "takes alpha, which is no scalar"),
+        ({"boundary": ("value", "e")}, "of one axis. The number e is 2.718281828459045"),
         ({"boundary": "perodic"}, "got 'perodic'. Did you mean 'periodic'"),
         ({"boundary": 3}, "wall, free_surface, tikgen.dirichlet(g), tikgen.neumann(g)"),
         ({"scalars": ("a", "b")}, "names b, which nothing reads"),
+        (
+            {"scalars": ("a", "u_next"), "boundary": ("value", "u_next")},
+            "names u_next, which is an",
+        ),
         ({"on_device": ("aa",)}, "names aa, which is no scalar. Did you mean 'a'"),
         ({"constants": {"a": 2.0}}, "which is a constant as well"),
         ({"types": {"vv": "f16"}}, "names vv, which is no array"),
@@ -296,6 +301,14 @@ def test_what_does_not_fit_is_refused(params: dict[str, Any], problem: str) -> N
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", arch="cpu", **given)
     assert problem in str(caught.value)
+
+
+def test_more_operations_than_compile_in_seconds_are_refused() -> None:
+    outputs = ["+".join(f"sin({m}*u+{n})" for m in range(2, 42)) for n in range(14)]
+    texts = [f"q{n} = {text}" for n, text in enumerate(outputs)]
+    tikgen.render("update", equations="; ".join(texts[:12]), arch="cpu")
+    with pytest.raises(ParameterError, match=r"more than 2000, .* split them over two updates"):
+        tikgen.render("update", equations="; ".join(texts), arch="cpu")
 
 
 @pytest.mark.parametrize(

@@ -272,13 +272,15 @@ def test_components_that_are_not_assigned_keep_their_value(
 
 
 def test_names_of_components_do_not_clash(ti_arch: str, rng: np.random.Generator) -> None:
-    # Fields whose names are those that components would have in the code.
-    text = "i.x = 2*v_x; v'.x = i.x + v_next_x; v'.y = v.y[-1]*j"
-    kernel = tikgen.update(text, dim=1, vectors={"v": 2, "i": 2}, boundary="clamp", scalars="j")
-    v, v_x, v_next_x = rng.random((2, 9)), *rng.random((2, 9))
-    given = {"v": v, "v_x": v_x, "v_next_x": v_next_x, "v_next": v}
-    found = launched(kernel, {"v": 2}, **{n: x.astype("f4") for n, x in given.items()}, j=0.5)
-    np.testing.assert_allclose(found["v_next"][0], 2 * v_x + v_next_x, rtol=1e-5)
+    # Fields whose names are those that components would have in the code, an index and a constant.
+    text = "i.x = 2*v_x; v'.x = i.x + v_next_x + dot(e, e); v'.y = v.y[-1]*j"
+    vectors = {"v": 2, "i": 2, "e": 2}
+    kernel = tikgen.update(text, dim=1, vectors=vectors, boundary="clamp", scalars="j")
+    v, e, v_x, v_next_x = *rng.random((2, 2, 9)), *rng.random((2, 9))
+    given = {"v": v, "e": e, "v_x": v_x, "v_next_x": v_next_x, "v_next": v}
+    found = launched(kernel, vectors, **{n: x.astype("f4") for n, x in given.items()}, j=0.5)
+    wanted = 2 * v_x + v_next_x + (e * e).sum(0)
+    np.testing.assert_allclose(found["v_next"][0], wanted, rtol=1e-5)
 
 
 @pytest.mark.once
@@ -299,12 +301,12 @@ def test_an_ejected_file_checks_itself(tmp_path: Path) -> None:
         ({"vectors": {"f": 33}}, "takes 2 to 32 components; f has 33"),
         ({"vectors": {"f": 1}}, "takes 2 to 32 components; f has 1"),
         ({"vectors": {"f": 3, "w": 3}}, "names w, which is a scalar or a constant"),
-        ({"vectors": {"f": 3, "lap": 3}}, "names lap, which has a meaning of its own"),
+        ({"vectors": {"f": 3, "lap": 3}}, "names lap, which is an operator"),
         ({"vectors": {"f": 3, "h": 3}}, "names h, which nothing uses"),
         ({"vectors": {"f": 3, "f_next": 3}}, "the next value of f"),
         ({"vectors": None, "layout": "last", "equations": "u' = u"}, "there are none"),
-        ({"equations": "f' = f + f_next"}, "adds a number to a vector"),
-        ({"equations": "f' = f; q = f_next"}, "the name f_next, which is the argument of f_next.x"),
+        ({"equations": "f' = f + g"}, "adds a number to a vector"),
+        ({"equations": "f' = f; q = f_next"}, "f_next is the argument that takes f'"),
         ({"at": {"f.3": "face x"}}, "names f.3, which is no array"),
         ({"at": {"f.": "face x"}}, "no name of a field or of a component"),
         ({"boundary": {"f.4": "zero"}}, "names f.4, which is no array"),

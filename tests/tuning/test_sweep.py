@@ -269,9 +269,16 @@ def test_a_last_line_that_was_cut_off_is_measured_again(runner: FakeRunner, tmp_
     with pytest.warns(StoreWarning, match="cut off"):
         sweep("stencil", order=[2, 4], shape=16, results=path)
     assert len(runner.ran) == count + 1
-    with pytest.warns(StoreWarning, match="1 of its lines are damaged"):
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == count
+    path.write_text(path.read_text()[:-1])  # A whole line without an end counts.
+    sweep("stencil", order=[2, 4, 6], shape=16, results=path)
+    assert len(runner.ran) == count + 2
+    assert len([json.loads(line) for line in path.read_text().splitlines()]) == count + 1
+    with path.open("a") as file:
+        file.write("{\n{}\n")
+    with pytest.warns(StoreWarning, match="2 of its lines are damaged, and do not count"):
         sweep("stencil", order=[2, 4], shape=16, results=path)
-    assert len(runner.ran) == count + 1
+    assert len(runner.ran) == count + 2
 
 
 @pytest.mark.parametrize("kind", ["timeout", "crash", "refused", "error"])

@@ -123,10 +123,6 @@ class EquationReader(Reader):
             self._refuse(
                 f"{shown_name(name)} is assigned twice; take a temporary for the first value"
             )
-        if stored_name(name) in targets:
-            self._refuse(
-                f"{shown_name(name)} is the argument {stored_name(name)}, assigned as well"
-            )
         if name[:-1] in targets:
             self._refuse(f"{name[:-1]!r} is assigned as well; only one of both can be")
 

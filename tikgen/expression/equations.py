@@ -17,6 +17,7 @@ from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import EquationReader
 from tikgen.expression.grid import Grid
 from tikgen.expression.literals import copied
+from tikgen.expression.next_values import check_next_values
 from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.reductions import TERMS, reduction_of
@@ -243,7 +244,9 @@ class Equations(Text):
             *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
             *(conditions(grid.where), grid.outputs or ()),
         )
+        check_next_values(self._lines, self._statements)
         statements = expansion.expanded()
+        check_next_values(self._lines, statements)  # Conditions may read such a name.
         reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
         found = shared(reader.assigned, known, grid.scalars)

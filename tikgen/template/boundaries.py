@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import near
+from tikgen.expression.tree import CONSTANTS
 from tikgen.template.parameters import FieldName, Identifier, Invalid, Wording
 from tikgen.template.written_rules import TAKES, boundary_hint, sides_hint
 
@@ -235,10 +236,11 @@ def check_boundary(
             )
         if len(axes) > 1:
             letters = " and ".join(AXES[axis] for axis in axes)
+            number = f" The number {name} is {CONSTANTS[name]!r}." if name in CONSTANTS else ""
             raise Invalid(
                 "boundary",
                 f"takes {name}, which is no scalar, on the axes {letters}; an array has values "
-                f"over the faces of one axis.{near(name, names)}",
+                f"over the faces of one axis.{number or near(name, names)}",
             )
     for name in fields:
         if is_by_field(boundary) and name not in boundary:

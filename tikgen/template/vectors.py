@@ -32,11 +32,11 @@ def check_vectors(p: Any) -> None:
         if f"{name}_next" in p.vectors:
             raise Invalid("vectors", f"names {name}_next, which is the next value of {name}")
         try:
-            is_free = parse_expression(name).op == "name" and name not in OPERATORS
+            parse_expression(name)
         except ExpressionError as error:
             raise Invalid("vectors", f"cannot be used: {error.problem}") from None
-        if not is_free:
-            raise Invalid("vectors", f"names {name}, which has a meaning of its own")
+        if name in OPERATORS:
+            raise Invalid("vectors", f"names {name}, which is an operator")
     for name, value in (p.constants or {}).items():
         if isinstance(value, tuple) and not value:
             raise Invalid("constants", f"has the empty list {name}")

@@ -60,8 +60,8 @@ class ResultsFile:
         self._fingerprints = dict(fingerprints)
         versions = {"tikgen": __version__, "taichi": taichi_version()}
         self._versions = versions | {"workload": _WORKLOAD}
-        # After a last line that was cut off.
-        self._needs_newline = False
+        # Whether the last line has no end, since it was cut off.
+        self._is_open = False
         self._has_warned = False
         if self._path is None:
             return
@@ -118,17 +118,18 @@ class ResultsFile:
             "job": json.loads(job.line),
             "measurement": measured,
         }
-        text = "\n" * self._needs_newline + json.dumps(document) + "\n"
         try:
+            if self._is_open and self._path.exists():
+                _end(self._path)
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(text)
+                file.write(json.dumps(document) + "\n")
         except OSError as error:
-            self._needs_newline = True  # A part of the line may have been written.
+            self._is_open = True  # A part of the line may have been written.
             if not self._has_warned:
                 _warn(f"cannot write {self._path}: {why(error)}; the sweep goes on without")
             self._has_warned = True
             return
-        self._needs_newline = False
+        self._is_open = False
 
     def _lines(self) -> Iterator[dict[str, Any]]:
         """Yield the lines that can be read, with a :class:`Measurement` in each."""
@@ -138,16 +139,26 @@ class ResultsFile:
             text = self._path.read_text(encoding="utf-8", errors="replace")
         except OSError as error:
             raise TikgenError(f"Cannot read {self._path}: {why(error)}.") from None
-        self._needs_newline = bool(text) and not text.endswith("\n")
+        self._is_open = bool(text) and not text.endswith("\n")
         parsed = [_parsed(line) for line in text.splitlines() if line.strip()]
         if parsed and not any(parsed):
             raise TikgenError(f"{self._path} is not a results file of a sweep; name another file.")
         if None in parsed:
-            where = f"{parsed.count(None)} of its lines are damaged"
+            problem = f"{parsed.count(None)} of its lines are damaged, and do not count"
             if parsed.index(None) == len(parsed) - 1:
-                where = "its last line was cut off"
-            _warn(f"{self._path}: {where}; what it held is measured again")
+                problem = "its last line was cut off, and does not count"
+            _warn(f"{self._path}: {problem}")
         yield from (line for line in parsed if line is not None)
+
+
+def _end(path: Path) -> None:
+    """End the last line of a file, or remove it where it was cut off."""
+    with path.open("rb+") as file:
+        before, newline, last = file.read().rpartition(b"\n")
+        if last and _parsed(last.decode(errors="replace")):
+            file.write(b"\n")
+        else:
+            file.truncate(len(before) + len(newline))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
