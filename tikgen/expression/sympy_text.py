@@ -15,6 +15,7 @@ from tikgen.errors import ExpressionError
 from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.spelling import PRIME, shown
 from tikgen.expression.sympy_fields import Accesses, identifier, refuse
+from tikgen.expression.sympy_laplacians import LAPLACIAN, with_laplacians
 from tikgen.expression.tree import LARGEST_EXPONENT
 
 _FUNCTIONS = {
@@ -47,8 +48,6 @@ _COMPARISONS: dict[Any, type[ast.cmpop]] = {
 }
 # Of what SymPy takes for complex, it makes them: Abs(exp(x)) becomes exp(re(x)).
 _PARTS = {sympy.re: lambda whole: whole, sympy.im: lambda _: sympy.S.Zero}
-# Stands for the sum of all second derivatives; nobody else can give a function this name.
-_LAPLACIAN = sympy.Function("the Laplacian")
 
 
 @dataclass(frozen=True)
@@ -179,7 +178,7 @@ class _Writer:
             return self._power(*term.as_base_exp())
         if isinstance(term, sympy.Derivative):
             return self._derivative(term)
-        if term.func == _LAPLACIAN:
+        if term.func == LAPLACIAN:
             return self._call("lap", term.args)
         if isinstance(term, sympy.Piecewise):
             return self._piecewise(term)
@@ -257,7 +256,7 @@ class _Writer:
 
     def _sum(self, term: Any) -> ast.expr:
         """Return a sum that begins with a term that is not subtracted, if there is one."""
-        parts = self._with_laplacians(term)
+        parts = with_laplacians(list(term.as_ordered_terms()), self._accesses.axes)
         signs = [part.as_coeff_Mul()[0].is_negative for part in parts]
         if True in signs and False in signs:
             parts.insert(0, parts.pop(signs.index(False)))
@@ -267,24 +266,6 @@ class _Writer:
             op = ast.Sub() if is_negative else ast.Add()
             total = ast.BinOp(total, op, self.number(-part if is_negative else part))
         return total
-
-    def _with_laplacians(self, term: Any) -> list[Any]:
-        """Return the terms of a sum, in which a Laplacian replaces its second derivatives."""
-        parts = list(term.as_ordered_terms())
-        axes = self._accesses.axes
-        seconds: dict[tuple[Any, Any], dict[Any, Any]] = {}
-        for part in parts:
-            for factor in sympy.Mul.make_args(part):
-                if isinstance(factor, sympy.Derivative) and len(factor.variable_count) == 1:
-                    axis, count = factor.variable_count[0]
-                    if count == 2 and axis in axes:
-                        key = (part / factor, factor.expr)
-                        seconds.setdefault(key, {})[axis] = part
-        for (others, operand), found in seconds.items():
-            if len(axes) > 1 and len(found) == len(axes):
-                parts[parts.index(found[axes[0]])] = others * _LAPLACIAN(operand)
-                parts = [part for part in parts if part not in found.values()]
-        return parts
 
     def _product(self, term: Any) -> ast.expr:
         number, rest = term.as_coeff_Mul()
