@@ -82,6 +82,12 @@ def test_gray_scott_is_the_text_a_person_would_write() -> None:
         (sympy.Abs(sympy.exp(k * u(t, x) ** 2)), "exp(k * u ** 2)"),
         (sympy.Abs(sympy.exp(sympy.Abs(sympy.exp(v(x))))), "exp(exp(v))"),
         (sympy.Mod(u(t, x), 3), "u % 3"),
+        (sympy.Heaviside(u(t, x), 1), "where(u < 0, 0, 1)"),
+        (sympy.Heaviside(u(t, x)), "where(u < 0, 0, where(u == 0, 1 / 2, 1))"),
+        (sympy.cot(u(t, x)), "1 / tan(u)"),
+        (sympy.sec(u(t, x)) * sympy.csc(k), "1 / (sin(k) * cos(u))"),
+        (sympy.frac(u(t, x)), "u - floor(u)"),
+        (sympy.Sum(u(t, x + k * h), (k, 0, 1)), "u + u[1]"),
         (
             sympy.Piecewise((k, (u(t, x) > 0) & (x < 1)), (0, True)),
             "where(u > 0 and x < 1, k, 0)",
@@ -118,9 +124,11 @@ def test_indexed_bases_count_points() -> None:
 
 def test_equations_come_in_several_forms() -> None:
     wanted = "b = 2 * a"
+    assert read((B[i], 2 * A[i])).text == wanted
     for form in ({B[i]: 2 * A[i]}, [(B[i], 2 * A[i])], Eq(B[i], 2 * A[i]), [Eq(B[i], 2 * A[i])]):
         assert read(form).text == wanted
     own = [sympy.codegen.ast.Assignment(B[n], 2 * A[n])]
+    assert read(sympy.codegen.ast.CodeBlock(*own)).text == wanted
     assert read(own).text == read(SimpleNamespace(all_assignments=own)).text == wanted
 
 
@@ -251,6 +259,8 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
         (Eq(u(x), sympy.Integral(v(x), x)), "Integral"),
         (Eq(u(x), sympy.I * v(x)), "'I'"),
         (Eq(u(x), sympy.oo, evaluate=False), "not a finite number"),
+        (Eq(u(x), sympy.Float("1e-400") * v(x)), "too small or too large"),
+        (Eq(u(x), sympy.Float("1e400") * v(x)), "too small or too large"),
         (Eq(u(x), v(x + h / 2)), "lies between points"),
         (Eq(u(x), v(x + 1)), r"write the distance of points, as in x \+ h"),
         (Eq(u(x), v(x + h) + v(x + k)), "is shifted by"),

@@ -6,12 +6,22 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 import sympy
-from sympy.codegen.ast import Assignment, AugmentedAssignment
+from sympy.codegen.ast import Assignment, AugmentedAssignment, CodeBlock
 
 from tikgen.expression.sympy_fields import refuse
 
 # Of what SymPy takes for complex, it makes them: Abs(exp(x)) becomes exp(re(x)).
-_PARTS = {sympy.re: lambda whole: whole, sympy.im: lambda _: sympy.S.Zero}
+# The others are functions that texts do not have, in terms of those that they have.
+_REWRITTEN = {
+    sympy.re: lambda whole: whole,
+    sympy.im: lambda _: sympy.S.Zero,
+    sympy.Sum: lambda *args: sympy.Sum(*args).doit(),
+    sympy.Heaviside: lambda *args: sympy.Heaviside(*args).rewrite(sympy.Piecewise),
+    sympy.frac: lambda arg: arg - sympy.floor(arg),
+    sympy.cot: lambda arg: 1 / sympy.tan(arg),
+    sympy.sec: lambda arg: 1 / sympy.cos(arg),
+    sympy.csc: lambda arg: 1 / sympy.sin(arg),
+}
 _AUGMENTED = {
     "+": lambda left, right: left + right,
     "-": lambda left, right: left - right,
@@ -35,6 +45,14 @@ def _several(equations: Any) -> list[Any]:
     equations = getattr(equations, "all_assignments", equations)  # Of pystencils.
     if isinstance(equations, Mapping):
         return list(equations.items())
+    if isinstance(equations, CodeBlock):
+        return list(equations.args)
+    if (
+        isinstance(equations, tuple)
+        and len(equations) == 2
+        and isinstance(equations[0], sympy.Expr)
+    ):
+        return [equations]
     several = isinstance(equations, Iterable) and not isinstance(equations, sympy.Basic)
     return list(equations) if several else [equations]
 
@@ -61,6 +79,6 @@ def _plain(side: Any) -> Any:
         refuse(side, f"is no expression of SymPy; got {type(side).__name__}")
     if isinstance(side, sympy.MatrixBase | sympy.MatrixExpr):
         refuse(side, "has several components; write an equation for each")
-    for part, of in _PARTS.items():
-        side = side.replace(part, of)
+    for function, rewritten in _REWRITTEN.items():
+        side = side.replace(function, rewritten)
     return side.xreplace({index: index.label for index in side.atoms(sympy.Idx)})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
@@ -210,7 +211,10 @@ class _Writer:
             return ast.Constant(int(term))
         if term.is_Rational:  # The dtype of the kernel rounds it, and nothing before.
             return ast.BinOp(ast.Constant(int(term.p)), ast.Div(), ast.Constant(int(term.q)))
-        return ast.Constant(float(term))
+        number = float(term)
+        if number in (0.0, math.inf) and not term.is_zero:
+            refuse(term, "is too small or too large for a float")
+        return ast.Constant(number)
 
     def _call(self, function: str, args: Iterable[Any]) -> ast.expr:
         ordered = list(args)
