@@ -21,8 +21,9 @@ from tikgen.expression.sympy_text import read  # noqa: E402
 
 t, x, y, h, dt, D, k = sympy.symbols("t x y h dt D k")
 i, j = sympy.symbols("i j", integer=True)
-u, v = sympy.Function("u"), sympy.Function("v")
-A, B = sympy.IndexedBase("a"), sympy.IndexedBase("b")
+n = sympy.Idx("n", 8)
+F, u, v = sympy.Function, sympy.Function("u"), sympy.Function("v")
+A, B, X = map(sympy.IndexedBase, "abx")
 Eq, Rational, Symbol = sympy.Eq, sympy.Rational, sympy.Symbol
 
 
@@ -81,6 +82,12 @@ def test_gray_scott_is_the_text_a_person_would_write() -> None:
         (sympy.Abs(sympy.exp(k * u(t, x) ** 2)), "exp(k * u ** 2)"),
         (sympy.Abs(sympy.exp(sympy.Abs(sympy.exp(v(x))))), "exp(exp(v))"),
         (sympy.Mod(u(t, x), 3), "u % 3"),
+        (sympy.Heaviside(u(t, x), 1), "where(u < 0, 0, 1)"),
+        (sympy.Heaviside(u(t, x)), "where(u < 0, 0, where(u == 0, 1 / 2, 1))"),
+        (sympy.cot(u(t, x)), "1 / tan(u)"),
+        (sympy.sec(u(t, x)) * sympy.csc(k), "1 / (sin(k) * cos(u))"),
+        (sympy.frac(u(t, x)), "u - floor(u)"),
+        (sympy.Sum(u(t, x + k * h), (k, 0, 1)), "u + u[1]"),
         (
             sympy.Piecewise((k, (u(t, x) > 0) & (x < 1)), (0, True)),
             "where(u > 0 and x < 1, k, 0)",
@@ -117,10 +124,64 @@ def test_indexed_bases_count_points() -> None:
 
 def test_equations_come_in_several_forms() -> None:
     wanted = "b = 2 * a"
+    assert read((B[i], 2 * A[i])).text == wanted
     for form in ({B[i]: 2 * A[i]}, [(B[i], 2 * A[i])], Eq(B[i], 2 * A[i]), [Eq(B[i], 2 * A[i])]):
         assert read(form).text == wanted
-    own = SimpleNamespace(lhs=B[i], rhs=2 * A[i])
-    assert read([own]).text == read(SimpleNamespace(all_assignments=[own])).text == wanted
+    own = [sympy.codegen.ast.Assignment(B[n], 2 * A[n])]
+    assert read(sympy.codegen.ast.CodeBlock(*own)).text == wanted
+    assert read(own).text == read(SimpleNamespace(all_assignments=own)).text == wanted
+
+
+def test_augmented_assignments_read_what_they_assign() -> None:
+    operations = {"+": "Add", "-": "Sub", "*": "Mul", "/": "Div", "%": "Mod"}
+    for sign, word in operations.items():
+        augmented = getattr(sympy.codegen.ast, f"{word}AugmentedAssignment")(A[n], B[n])
+        assert text(augmented) == f"a = a {sign} b"
+
+
+def test_equal_points_are_found_however_sympy_writes_them() -> None:
+    slope = sympy.Abs((u(x + h) - u(x - h)) / h)
+    assert text(Eq(v(x), slope)) == "v = abs((u[-1] - u[1]) / h)"
+
+
+# Whose names they are.
+
+
+@pytest.mark.parametrize(
+    ("equation", "expected", "names"),
+    [
+        (Eq(u(t, x), k * F("e")(t, x)), "u = k * e", ("k", "e", "u")),
+        (Eq(u(t, x), F("e")(t, x).diff(x)), "u = dx(e)", ("e", "u")),
+        (Eq(B[i, j], A[i, j] - X[i, j]), "b = a - x", ("a", "x", "b")),
+        (Eq(X[i], k * X[i] + F("pi")(i)), "x = k * x + pi", ("k", "x", "pi")),
+        (Eq(F("x")(t + dt, h), F("x")(t, h) + k), "x' = k + x", ("k", "x", "x_next")),
+        (
+            Eq(u(t, x), sympy.E * Symbol("pi") + sympy.pi * Symbol("e")),
+            "u = 3.141592653589793 * e + 2.718281828459045 * pi",
+            ("e", "pi", "u"),
+        ),
+        (Eq(u(x), sympy.E * v(x) + F("e")(x)), "u = e + 2.718281828459045 * v", ("e", "v", "u")),
+    ],
+)  # fmt: skip
+def test_fields_and_symbols_keep_their_names(equation: Any, expected: str, names: Any) -> None:
+    kernel = tikgen.update(equation, boundary="periodic")
+    assert kernel.params["equations"].source == expected
+    assert kernel.signature.names == names
+
+
+def test_dummies_are_set_apart() -> None:
+    one, two, three = (sympy.Dummy(name) for name in ("r", "r", "u_next"))
+    found = read([Eq(one, u(t, x)), Eq(two, v(t, x)), Eq(u(t + dt, x), one + 10 * two + three)])
+    assert found.text == "r = u\nr_2 = v\nu' = r + 10 * r_2 + u_next_2"
+    assert found.numbers == ("u_next_2",)
+
+
+def test_types_of_a_call_go_before_those_of_names() -> None:
+    equation = Eq(u(t, x), v(t, x) * F("e")(t, x))
+    kernel = tikgen.update(equation, dtype="f64", types={"e": "f32"})
+    assert kernel.params["types"] == {"e": "f32"}
+    with pytest.raises(ParameterError, match="'e': means something else"):
+        tikgen.build("update", equations=equation, dim=1)
 
 
 def test_fields_of_pystencils_are_taken() -> None:
@@ -198,6 +259,8 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
         (Eq(u(x), sympy.Integral(v(x), x)), "Integral"),
         (Eq(u(x), sympy.I * v(x)), "'I'"),
         (Eq(u(x), sympy.oo, evaluate=False), "not a finite number"),
+        (Eq(u(x), sympy.Float("1e-400") * v(x)), "too small or too large"),
+        (Eq(u(x), sympy.Float("1e400") * v(x)), "too small or too large"),
         (Eq(u(x), v(x + h / 2)), "lies between points"),
         (Eq(u(x), v(x + 1)), r"write the distance of points, as in x \+ h"),
         (Eq(u(x), v(x + h) + v(x + k)), "is shifted by"),
@@ -212,7 +275,15 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
         (Eq(Symbol("lambda"), u(x)), "cannot be a name"),
         (Eq(u(x), Symbol("v") * v(x)), "is a field and a plain symbol"),
         (Eq(u(t + dt, x), u(t - dt, x) + Symbol("u_prev")), "is the past value"),
-        (Eq(u(h, k), Symbol("x") * h + v(h, k)), "would be a coordinate"),
+        (Eq(u(t + dt, x), u(t, x) + Symbol("u_next")), "is the next value"),
+        (Eq(u(h, k), Symbol("x") * h + v(h, k)), "would be a coordinate and a number"),
+        (Eq(F("x")(h, k), F("x")(h, k) * h), "would be a coordinate and a field"),
+        (Eq(u(x), k * Symbol("k", real=True)), r"two things, .*Symbol\('k', real=True\)"),
+        (Eq(u(x), Symbol("x", real=True)), "is the name of two things"),
+        (Eq(u(x), F("v", real=True)(x) + v(x)), "is the name of two things"),
+        (Eq(Symbol("u"), u(x)), "is a field and a plain symbol"),
+        (SimpleNamespace(lhs=u(x), rhs=v(x)), "is no equation"),
+        (SimpleNamespace(lhs=u(x), rhs=v(x), is_Increment=True), "is an increment"),
         (Eq(x, u(x)), "cannot be assigned"),
         (u(x) > 0, "is a comparison"),
         (Eq(x, x), "is no equation"),

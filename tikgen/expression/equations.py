@@ -180,7 +180,12 @@ class Equations(Text):
         if isinstance(value, Equations):
             return value
         read = sympy_text(value)
-        return cls(value if read is None else read.text)
+        if read is None:
+            return cls(value)
+        for name in read.unlike_texts:
+            problem = "means something else in a text; rename it, or take tikgen.update(...)"
+            raise ExpressionError(name, problem)
+        return cls(read.text)
 
     def on(
         self,

@@ -104,7 +104,8 @@ class Accesses:
         for arg in args:
             bases = arg.free_symbols & {*self.axes, self.time}
             base = bases.pop()
-            shift = self._shift(term, arg - base, base)
+            # SymPy writes x - h as -(h - x) at times.
+            shift = self._shift(term, sympy.expand(arg - base), base)
             if base == self.time:
                 step = shift
             else:
@@ -134,6 +135,13 @@ def p_name(term: Any) -> Any:
     if isinstance(term, sympy.Indexed):
         return term.base.label
     return term.field.name if hasattr(term, "field") else term.func.__name__
+
+
+def owner_of(term: Any) -> Any:
+    """Return what the accesses to one field have in common."""
+    if isinstance(term, sympy.Indexed):
+        return term.base.label
+    return sympy.Symbol(str(p_name(term))) if hasattr(term, "field") else term.func
 
 
 def _arguments(term: Any) -> tuple[Any, ...]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Mapping
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import reduce
 from typing import Any
@@ -12,9 +13,12 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.operators import AXES, INDICES
+from tikgen.expression.operators import AXES
 from tikgen.expression.spelling import PRIME, shown
-from tikgen.expression.sympy_fields import Accesses, identifier, refuse
+from tikgen.expression.sympy_fields import Accesses, refuse
+from tikgen.expression.sympy_laplacians import LAPLACIAN, with_laplacians
+from tikgen.expression.sympy_names import MEANINGFUL, Names, past_name
+from tikgen.expression.sympy_pairs import pairs_of
 from tikgen.expression.tree import LARGEST_EXPONENT
 
 _FUNCTIONS = {
@@ -45,10 +49,7 @@ _COMPARISONS: dict[Any, type[ast.cmpop]] = {
     sympy.Eq: ast.Eq,
     sympy.Ne: ast.NotEq,
 }
-# Of what SymPy takes for complex, it makes them: Abs(exp(x)) becomes exp(re(x)).
-_PARTS = {sympy.re: lambda whole: whole, sympy.im: lambda _: sympy.S.Zero}
-# Stands for the sum of all second derivatives; nobody else can give a function this name.
-_LAPLACIAN = sympy.Function("the Laplacian")
+_CONSTANTS = {sympy.pi: "pi", sympy.E: "e"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +60,19 @@ class SympyText:
         text: the equations, one a line.
         dim: number of axes; None if no field says.
         numbers: symbols that are read, and neither fields nor assigned nor axes, sorted.
+        arrays: fields that are only read, and have names such as ``e`` and ``x``, which mean
+            something else in a text unless a parameter such as ``types`` lists them, sorted.
     """
 
     text: str
     dim: int | None
     numbers: tuple[str, ...]
+    arrays: tuple[str, ...] = ()
+
+    @property
+    def unlike_texts(self) -> tuple[str, ...]:
+        """Return the names that mean something else where no parameter says what they are."""
+        return (*self.arrays, *(name for name in self.numbers if name in MEANINGFUL))
 
 
 def read(equations: Any) -> SympyText:
@@ -71,76 +80,36 @@ def read(equations: Any) -> SympyText:
 
     Args:
         equations: a ``sympy.Eq``, or several: a list of ``Eq`` or of pairs (left, right), or a
-            dict; objects with ``lhs`` and ``rhs`` are taken as well.
+            dict; assignments of ``sympy.codegen.ast`` are taken as well.
 
     Raises:
         ExpressionError: if something has no counterpart in the text; it names the term.
     """
-    pairs = [(_plain(left), _plain(right)) for left, right in _pairs(equations)]
+    pairs = pairs_of(equations)
     if not pairs:
         raise ExpressionError("[]", "is empty")
     accesses = Accesses([side for pair in pairs for side in pair])
-    writer = _Writer(accesses)
-    lines = [writer.statement(left, right) for left, right in pairs]
-    assigned = {shown(line).partition(" = ")[0] for line in lines}
-    fields = {field.name for field in accesses.found.values()}
-    for name in sorted(writer.past & (fields | writer.numbers | assigned)):
-        refuse(name, "is the past value of a field as well; rename one of them")
-    for name in sorted(writer.numbers & fields):
-        refuse(name, "is a field and a plain symbol; rename one of them")
-    numbers = tuple(sorted(writer.numbers - assigned))
-    for letter in sorted(writer.coordinates & (writer.numbers | assigned)):
-        refuse(letter, "would be a coordinate and a number; rename the symbol or the axes")
-    return SympyText(shown("\n".join(lines)), accesses.dim, numbers)
-
-
-def _pairs(equations: Any) -> list[tuple[Any, Any]]:
-    """Return the left and the right side of each equation."""
-    equations = getattr(equations, "all_assignments", equations)  # Of pystencils.
-    if isinstance(equations, Mapping):
-        return list(equations.items())
-    several = isinstance(equations, Iterable) and not isinstance(equations, sympy.Basic)
-    pairs: list[tuple[Any, Any]] = []
-    for one in equations if several else [equations]:
-        if isinstance(one, tuple | list | sympy.Tuple) and len(one) == 2:
-            pairs.append((one[0], one[1]))
-        elif hasattr(one, "lhs") and hasattr(one, "rhs"):
-            if isinstance(one, sympy.Rel) and not isinstance(one, sympy.Eq):
-                refuse(one, "is a comparison; an equation is Eq(left, right)")
-            pairs.append((one.lhs, one.rhs))
-        else:
-            refuse(one, "is no equation; write Eq(left, right) or a pair (left, right)")
-    return pairs
-
-
-def _plain(side: Any) -> Any:
-    """Return a side as an expression of real numbers, in which indices are symbols."""
-    try:
-        side = sympy.sympify(side, strict=True)
-    except sympy.SympifyError:
-        refuse(side, f"is no expression of SymPy; got {type(side).__name__}")
-    if isinstance(side, sympy.MatrixBase | sympy.MatrixExpr):
-        refuse(side, "has several components; write an equation for each")
-    for part, of in _PARTS.items():
-        side = side.replace(part, of)
-    indices = side.atoms(sympy.Idx)
-    return side.xreplace({index: sympy.Symbol(str(index.label)) for index in indices})
+    names = Names(pairs, accesses)
+    writer = _Writer(accesses, names)
+    text = shown("\n".join(writer.statement(left, right) for left, right in pairs))
+    numbers = tuple(sorted(writer.numbers - writer.assigned))
+    arrays = tuple(sorted((names.fields & MEANINGFUL) - writer.assigned))
+    return SympyText(text, accesses.dim, numbers, arrays)
 
 
 class _Writer:
     """Builds Python's syntax trees, of which ``ast`` prints the text.
 
     Attributes:
-        numbers: plain symbols that were met.
-        coordinates: letters of the text that stand for coordinates and indices.
-        past: names of the past values of fields.
+        numbers: plain symbols that were read.
+        assigned: fields and symbols on left sides.
     """
 
-    def __init__(self, accesses: Accesses) -> None:
+    def __init__(self, accesses: Accesses, names: Names) -> None:
         self._accesses = accesses
+        self._names = names
         self.numbers: set[str] = set()
-        self.coordinates: set[str] = set()
-        self.past: set[str] = set()
+        self.assigned: set[str] = set()
 
     def statement(self, left: Any, right: Any) -> str:
         """Return one assignment."""
@@ -151,12 +120,14 @@ class _Writer:
             if field.step < 0:
                 refuse(left, "is a value of the past, and cannot be assigned")
             target = self._field(left)
+            self.assigned.add(field.name)
         elif isinstance(left, sympy.Derivative):
             refuse(
                 left, "cannot be assigned; write the step, as in Eq(u(t + dt, x), u(t, x) + ...)"
             )
         elif isinstance(left, sympy.Symbol) and left not in self._accesses.axes:
-            target = ast.Name(identifier(left))
+            target = ast.Name(self._names.symbols[left])
+            self.assigned.add(target.id)
         else:
             refuse(left, "cannot be assigned; the left side is a field or a symbol")
         return f"{ast.unparse(target)} = {ast.unparse(self.number(right))}"
@@ -179,7 +150,7 @@ class _Writer:
             return self._power(*term.as_base_exp())
         if isinstance(term, sympy.Derivative):
             return self._derivative(term)
-        if term.func == _LAPLACIAN:
+        if term.func == LAPLACIAN:
             return self._call("lap", term.args)
         if isinstance(term, sympy.Piecewise):
             return self._piecewise(term)
@@ -213,9 +184,8 @@ class _Writer:
 
     def _field(self, term: Any) -> ast.expr:
         field = self._accesses.found[term]
-        name = ast.Name(field.name + {-1: "_prev", 0: "", 1: PRIME}[field.step])
-        if field.step < 0:
-            self.past.add(name.id)
+        own = field.name
+        name = ast.Name({-1: past_name(own), 0: own, 1: own + PRIME}[field.step])
         if not any(field.offset):
             return name
         steps: list[ast.expr] = [ast.Constant(step) for step in field.offset]
@@ -223,18 +193,14 @@ class _Writer:
         return ast.Subscript(name, place)
 
     def _symbol(self, term: Any) -> ast.expr:
-        if term in self._accesses.axes:
-            letters = INDICES if self._accesses.are_indices else AXES
-            letter = letters[self._accesses.axes.index(term)]
-            self.coordinates.add(letter)
-            return ast.Name(letter)
-        name = identifier(term)
-        self.numbers.add(name)
+        name = self._names.symbols[term]
+        if term not in self._accesses.axes:
+            self.numbers.add(name)
         return ast.Name(name)
 
     def _literal(self, term: Any) -> ast.expr:
-        if term is sympy.pi or term is sympy.E:
-            return ast.Name("pi" if term is sympy.pi else "e")
+        if (name := _CONSTANTS.get(term)) and self._names.is_free(name):
+            return ast.Name(name)
         if term.is_NumberSymbol:
             return ast.Constant(float(term))
         if not term.is_finite:
@@ -245,7 +211,10 @@ class _Writer:
             return ast.Constant(int(term))
         if term.is_Rational:  # The dtype of the kernel rounds it, and nothing before.
             return ast.BinOp(ast.Constant(int(term.p)), ast.Div(), ast.Constant(int(term.q)))
-        return ast.Constant(float(term))
+        number = float(term)
+        if number in (0.0, math.inf) and not term.is_zero:
+            refuse(term, "is too small or too large for a float")
+        return ast.Constant(number)
 
     def _call(self, function: str, args: Iterable[Any]) -> ast.expr:
         ordered = list(args)
@@ -257,7 +226,7 @@ class _Writer:
 
     def _sum(self, term: Any) -> ast.expr:
         """Return a sum that begins with a term that is not subtracted, if there is one."""
-        parts = self._with_laplacians(term)
+        parts = with_laplacians(list(term.as_ordered_terms()), self._accesses.axes)
         signs = [part.as_coeff_Mul()[0].is_negative for part in parts]
         if True in signs and False in signs:
             parts.insert(0, parts.pop(signs.index(False)))
@@ -267,24 +236,6 @@ class _Writer:
             op = ast.Sub() if is_negative else ast.Add()
             total = ast.BinOp(total, op, self.number(-part if is_negative else part))
         return total
-
-    def _with_laplacians(self, term: Any) -> list[Any]:
-        """Return the terms of a sum, in which a Laplacian replaces its second derivatives."""
-        parts = list(term.as_ordered_terms())
-        axes = self._accesses.axes
-        seconds: dict[tuple[Any, Any], dict[Any, Any]] = {}
-        for part in parts:
-            for factor in sympy.Mul.make_args(part):
-                if isinstance(factor, sympy.Derivative) and len(factor.variable_count) == 1:
-                    axis, count = factor.variable_count[0]
-                    if count == 2 and axis in axes:
-                        key = (part / factor, factor.expr)
-                        seconds.setdefault(key, {})[axis] = part
-        for (others, operand), found in seconds.items():
-            if len(axes) > 1 and len(found) == len(axes):
-                parts[parts.index(found[axes[0]])] = others * _LAPLACIAN(operand)
-                parts = [part for part in parts if part not in found.values()]
-        return parts
 
     def _product(self, term: Any) -> ast.expr:
         number, rest = term.as_coeff_Mul()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import contextlib
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from pydantic import create_model
@@ -124,9 +124,19 @@ def update(
         named = scalars.replace(",", " ").split() if isinstance(scalars, str) else [*scalars]
         known = {*named, *(params.get("constants") or ())}
         scalars = (*named, *(name for name in read.numbers if name not in known))
+        if read.arrays:
+            params["types"] = _types(read.arrays, known, params)
     if dim is not None:
         params["dim"] = dim
     return build("update", equations=equations, scalars=scalars, **params)
+
+
+def _types(arrays: Iterable[str], known: Iterable[str], params: Mapping[str, Any]) -> Any:
+    """Return ``types`` with arrays whose names would mean something else without them."""
+    own = params.get("dtype", "f32")
+    named = {name: "u8" if name == params.get("mask") else own for name in arrays}
+    given = {name: dtype for name, dtype in named.items() if name not in {*known}}
+    return given | dict(params.get("types") or {})
 
 
 def from_string(text: str, /, **params: Any) -> Kernel:
