@@ -58,6 +58,7 @@ static void check_statuses(void) {
   CHECK(samples_axpy(1.0f, x, y, z, -1) == SAMPLES_BAD_SIZE);
   CHECK(samples_axpy(1.0f, x, y, z, INT64_MIN) == SAMPLES_BAD_SIZE);
   CHECK(samples_axpy(1.0f, x, y, z, INT64_C(1) << 31) == SAMPLES_BAD_SIZE);
+  CHECK(samples_axpy(1.0f, x, y, z, 2013265921) == SAMPLES_BAD_SIZE);
   CHECK(samples_axpy(1.0f, x, y, z, (INT64_C(1) << 32) + 1) == SAMPLES_BAD_SIZE);
   CHECK(samples_product(x, y, z, 1.0f, 0.0f, 1 << 20, 1 << 20, 1 << 20) == SAMPLES_BAD_SIZE);
   CHECK(samples_axpy(1.0f, NULL, y, z, 10) == SAMPLES_BAD_POINTER);

@@ -94,8 +94,8 @@ def test_workspaces_follow_the_sizes_of_the_graph() -> None:
     graph = plan_graph("g", [("shrink", "u", "w"), ("shrink", "v", "w")], KERNELS)
     scratch = scratch_of(graph, KERNELS, {"shrink": (array("partial", "n + 3", "k", role="work"),)})
     assert [(a.name, a.shape) for a in scratch] == [
-        ("step0.partial", ("u_0 + 3", "u_1")),
-        ("step1.partial", ("u_0 + 3", "v_1")),
+        ("_step0_partial", ("u_0 + 3", "u_1")),
+        ("_step1_partial", ("u_0 + 3", "v_1")),
     ]
 
 
@@ -135,6 +135,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("stencil", "u", "v")], ["u", "v"], "no argument determines the size"),
         ([(abs, "u", "v")], [], "abs is not in the bundle; it holds stencil, axpy"),
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
+        ([("stencil", "u", "_step0_partial")], [], "'_step0_partial' cannot be the name"),
     ],
 )
 def test_mistakes_are_reported(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from tikgen.errors import ProgramError
+from tikgen.errors import ExportError, ProgramError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 
@@ -25,13 +26,14 @@ def heat() -> tikgen.Program:
 
 def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
+    bundle = SimpleNamespace(graphs=("program",), failures=())
 
-    def export(kernels: Any, path: str, archs: Any, **options: Any) -> str:
+    def export(kernels: Any, path: str, archs: Any, **options: Any) -> SimpleNamespace:
         given.update(kernels=kernels, **options)
-        return path
+        return bundle
 
     monkeypatch.setattr("tikgen.aot.exporting.export.export", export)
-    assert heat().export("heat.zip", ["cpu"], verify=True) == "heat.zip"
+    assert heat().export("heat.zip", ["cpu"], verify=True) is bundle
     ((name, kernel),) = given["kernels"].items()
     built = tikgen.build("stencil", dim=1, update=True, boundary="periodic")
     assert (kernel.template, kernel.problem) == (built.template, built.problem)
@@ -39,6 +41,11 @@ def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch)
     back = (name, {"x": "un", "y": "u", "scale": 0.25})
     assert given["graphs"] == {"program": [forth, back] * 3}
     assert given["verify"] is True
+    bundle.graphs, bundle.failures = (), ("program on x64: it is wrong.",)
+    with pytest.raises(ExportError, match="the program: program on x64: it is wrong"):
+        heat().export("heat.zip", ["cpu"])
+    with pytest.raises(ExportError, match="a native bundle has no graphs"):
+        heat().export("heat.zip", native=True)
 
 
 @pytest.mark.slow
@@ -52,6 +59,21 @@ def test_a_graph_takes_the_same_steps(tmp_path: Path) -> None:
         given, other = runtime.array(start), runtime.array(np.zeros_like(start))
         runtime.program(u=given, un=other)
         np.testing.assert_allclose(given.to_numpy(), program["u"], rtol=1e-6)
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(ARCH != "cpu", reason="the workspace is the same on every arch")
+def test_a_graph_has_the_workspace_of_sums(tmp_path: Path) -> None:
+    x = np.random.default_rng(6).random(3000, np.float32)
+    err = np.zeros(1, np.float32)
+    step = tikgen.update("y' = y + dx(y); err = sum(y)", dim=1, boundary="periodic")
+    program = tikgen.Program([step.bind(y=x, y_next=x.copy(), err=err)])
+    assert program.export(tmp_path / "p", ["cpu"], verify=True, max_examples=1, examples=1).ok
+    with tikgen.aot.load(tmp_path / "p") as runtime:
+        y, total = np.zeros_like(x), np.zeros(1, np.float32)
+        runtime.program(x, y, total)
+    np.testing.assert_allclose(y, x + (np.roll(x, -1) - np.roll(x, 1)) / 2, atol=1e-6)
+    np.testing.assert_allclose(total, x.sum(dtype=np.float64), rtol=1e-5)
 
 
 def test_what_a_graph_cannot_hold_is_refused(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ def test_a_workspace_and_a_reference_know_a_baked_shape(ti_arch, rng) -> None:
         ((4, 5, 0), "takes a positive integer for n2; got 0"),
         ((4, 5.5, 3), "takes a positive integer for n1; got 5.5"),
         ((True, 5, 3), "takes a positive integer for n0; got True"),
-        ((4096, 4096, 4096), "more than the 2147483647 elements"),
+        ((4096, 4096, 4096), "more than the 2013265920 elements"),
     ],
 )
 def test_a_shape_that_cannot_be_is_refused(shape, problem) -> None:
@@ -62,6 +62,24 @@ def test_a_shape_that_cannot_be_is_refused(shape, problem) -> None:
         tikgen.build("stencil", shape=shape)
     assert problem in str(caught.value)
     assert caught.value.parameter == "shape"
+
+
+def test_an_array_that_indices_do_not_reach_around_is_refused() -> None:
+    element = np.zeros(1, np.uint8)
+
+    def of(size: int) -> np.ndarray:
+        """Return an array that says it has so many elements, of which there is one."""
+        return np.lib.stride_tricks.as_strided(element, (size,), (1,))
+
+    takes = tikgen.build("scan", dtype="u8").signature
+    small = np.zeros(5, np.uint8)
+    for size in (shapes.MOST_ELEMENTS + 1, 2**31 - 1):
+        with pytest.raises(ArgumentError, match="'x' has over 2013265920 elements"):
+            takes.check((of(size), small))
+    with pytest.raises(ArgumentError, match="'out' takes shape"):  # The array before it is taken.
+        takes.check((of(shapes.MOST_ELEMENTS), small))
+    # The most that lies between an array's end and the end of a step of all blocks: spmv.
+    assert shapes.MOST_ELEMENTS + 8448 * 1024 * 11 < 2**31
 
 
 def test_a_bucket_holds_sizes_that_are_alike() -> None:

@@ -13,10 +13,18 @@ import pytest
 import tikgen
 from tikgen.pipeline.builder import resolve
 from tikgen.template.base import Template
+from tikgen.template.catalogue import find_template
 from tikgen.verification import Trial, verify
 from tikgen.verification.case import Case, Outcome
-from tikgen.verification.large import MOST_ELEMENTS, MOST_ON_CPU, Ladder, elements, large_sizes
-from tikgen.verification.strategies import drawn
+from tikgen.verification.large import (
+    MOST_ELEMENTS,
+    MOST_ON_CPU,
+    Ladder,
+    elements,
+    fixed_elements,
+    large_sizes,
+)
+from tikgen.verification.strategies import drawn, launches
 
 TEXT = """\
 #% from "_shared/signature.j2" import signature
@@ -101,6 +109,16 @@ def test_the_limits_of_a_template_and_of_an_arch_hold(tmp_path: Path) -> None:
     lists = "\n    def sizes(self, p):\n        return {'n0': (1, 5)}\n"
     own = template(tmp_path, "own", more=lists)
     assert large_sizes(own, resolve(own, arch="cpu"), "cpu") is None
+
+
+def test_a_workspace_of_fixed_shape_leaves_room_for_sizes() -> None:
+    histogram = find_template("histogram")
+    variant = resolve(histogram, arch="cpu", bins=4096, chunks=32, buffer=64, copies=2)
+    assert fixed_elements(variant) > MOST_ON_CPU
+    found = drawn(launches(histogram, variant, "cpu"), 40, 1)
+    assert max(one["sizes"]["n"] for one in found) > 32 * 64  # Full buffers of all chunks.
+    sizes = large_sizes(histogram, variant, "cpu")
+    assert sizes is None or max(one["n"] for one in drawn(sizes, 40, 1)) > 100_000
 
 
 @pytest.mark.parametrize(("power", "least", "most"), [(1, 200_000, 200_000), (2, 4_000, 20_000)])

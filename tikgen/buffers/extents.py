@@ -10,9 +10,8 @@ import numpy as np
 
 from tikgen.buffers.errors import InvalidConfigurationError
 from tikgen.dtypes import DType
+from tikgen.template.shapes import MOST_ELEMENTS
 
-# Taichi indexes with 32 bits.
-MOST_ELEMENTS = 2**31 - 1
 MIB = 1024 * 1024
 
 
@@ -26,7 +25,7 @@ def sound_shape(shape: Any) -> tuple[int, ...]:
     if min(axes, default=1) < 1:
         raise InvalidConfigurationError("shape", shape, "each axis has one element at least")
     if math.prod(axes) > MOST_ELEMENTS:
-        problem = f"Taichi indexes {MOST_ELEMENTS} elements at most"
+        problem = f"an array has {MOST_ELEMENTS} elements at most"
         raise InvalidConfigurationError("shape", shape, problem)
     return axes
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tikgen.errors import ProgramError
+from tikgen import registry
+from tikgen.errors import ExportError, ProgramError
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program.plan import Arrangement, Call, Condition, Plan, Task
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper
 
+GRAPH = "program"
 _MOST_LAUNCHES = 1000
 
 
@@ -74,3 +78,29 @@ def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[An
     while recorder.at != plan.first:
         recorder.run(recorder.at, 0, 1)
     return recorder.kernels, recorder.launches
+
+
+def exported(
+    plan: Plan,
+    slots: Slots,
+    path: str | os.PathLike[str],
+    archs: Sequence[str] | None,
+    options: Mapping[str, Any],
+) -> Any:
+    """Return the bundle with the graph of a program.
+
+    Raises:
+        ProgramError: if a graph cannot hold what the program does.
+        ExportError: if the bundle cannot be made, or has no such graph on any arch.
+    """
+    if options.get("native"):
+        raise ExportError(
+            "the program",
+            "a native bundle has no graphs; leave native out, or export the kernels with "
+            "tikgen.aot.export(..., native=True) and call them in turn",
+        )
+    kernels, launches = graph_of(plan, slots)
+    bundle = registry.call("export", kernels, path, archs, graphs={GRAPH: launches}, **options)
+    if GRAPH not in bundle.graphs:
+        raise ExportError("the program", "; ".join(map(str, bundle.failures)).rstrip("."))
+    return bundle

@@ -12,14 +12,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from tikgen import registry
 from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline import events
 from tikgen.pipeline.events import Subject
 from tikgen.program import agreement, checkpoints, picture, running, saving
 from tikgen.program import reference as references
 from tikgen.program import state as states
-from tikgen.program.exporting import graph_of
+from tikgen.program.exporting import exported
 from tikgen.program.parts import Part, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
@@ -333,7 +332,9 @@ class Program:
             self._walk.check_tables(count)
             return references.verify(self._walk, self._slots, count)
 
-    def export(self, path: str | os.PathLike[str], archs: Sequence[str], **options: Any) -> Any:
+    def export(
+        self, path: str | os.PathLike[str], archs: Sequence[str] | None = None, **options: Any
+    ) -> Any:
         """Export its steps as the graph ``program`` of a bundle, which runs without Python.
 
         The graph does as many steps as its arrays need to stand as at first, two for a program that
@@ -341,7 +342,8 @@ class Program:
 
         Args:
             path: a folder, or a file whose name ends in ``.zip``.
-            archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"``.
+            archs: archs to compile for: ``"x64"``, ``"vulkan"``, ``"cuda"``, or ``"cpu"``; None
+                takes x64 and vulkan.
             options: options of :func:`tikgen.aot.export`, such as ``verify=True``.
 
         Returns:
@@ -350,11 +352,9 @@ class Program:
         Raises:
             ProgramError: if it has conditions or scalars that change with the step, or too many
                 launches.
-            ExportError: as :func:`tikgen.aot.export` raises it.
+            ExportError: as :func:`tikgen.aot.export` raises it, and if the graph is on no arch.
         """
-        kernels, launches = graph_of(self._plan, self._slots)
-        graphs = {"program": launches}
-        return registry.call("export", kernels, path, archs, graphs=graphs, **options)
+        return exported(self._plan, self._slots, path, archs, options)
 
     @contextmanager
     def _working(self, call: str, runs: bool = False) -> Iterator[None]:

@@ -140,13 +140,13 @@ class Check:
     def wrong_count(self, shape: tuple[int, ...]) -> str:
         """Return how the number of elements is wrong."""
         what = "is empty" if math.prod(shape) == 0 else f"has over {MOST_ELEMENTS} elements"
-        return f"argument {self.name!r} {what} (shape {shape}), which Taichi cannot take"
+        return f"argument {self.name!r} {what} (shape {shape}), which kernels cannot take"
 
     def wrong_span(self, value: Any) -> str:
         """Return how far apart the elements of a view are."""
         return (
             f"argument {self.name!r} is a view whose elements lie in a run of "
-            f"{views.span_of(value)}, and over {views.MOST_SPAN} cannot be taken; pass a copy"
+            f"{views.span_of(value)}, and over {MOST_ELEMENTS} cannot be taken; pass a copy"
         )
 
     def _wanted(self) -> str:
@@ -285,7 +285,7 @@ class Rules:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
-            if check.strided and views.span_of(value) > views.MOST_SPAN:
+            if check.strided and views.span_of(value) > MOST_ELEMENTS:
                 raise self._error(check.wrong_span(value))
         for name, most in self.largest.items():
             found = sizes[self.symbols.index(name)]

@@ -13,8 +13,10 @@ from tikgen.template.arguments import Argument, Array, concrete_shape
 
 Sizes = dict[str, int]
 
-# Taichi indexes with 32 bits.
-MOST_ELEMENTS = 2**31 - 1
+# Taichi indexes with 32 bits, and code adds to an index what lies between the end of an array and
+# that of the last step of all chunks or blocks: 8448 blocks of 1024 threads with 11 items each are
+# the most.
+MOST_ELEMENTS = 2**31 - 2**27
 # Arrays of fewer bytes in all are work for one thread of a processor. On two cores a step of
 # Gray-Scott over 260 kB took 60 us in parallel and 10 by one thread, over 1 MB 82 and 31; with
 # direct-cpu 5 and 7, 14 and 25.
@@ -108,7 +110,7 @@ def sizes_of_shape(
                 template,
                 {
                     "shape": f"gives {array.name} the shape {concrete_shape(array, sizes)}, which "
-                    f"is more than the {MOST_ELEMENTS} elements that Taichi can index"
+                    f"is more than the {MOST_ELEMENTS} elements that an array may have"
                 },
             )
     return sizes

@@ -16,9 +16,6 @@ from tikgen.template.arguments import Argument, Array, Scalar, symbols
 
 # Most elements from one element of a row to the next. The code knows that number.
 MOST_LAST = 16
-# Most elements from the first element of a view to its last: code that takes some points at once
-# counts on it.
-MOST_SPAN = 2**31 - 512 * MOST_LAST
 # How long NumPy may look for an element that two views share.
 _MOST_WORK = 100_000
 

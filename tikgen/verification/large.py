@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
@@ -31,9 +32,17 @@ _FIRST, _STEP = 2**12, 4
 _SLOW = 0.03
 
 
-def most_elements(arch: str) -> int:
-    """Return how many elements an array may have."""
-    return MOST_ON_CPU if arch == "cpu" else MOST_ELEMENTS
+def most_elements(arch: str, variant: Variant | None = None) -> int:
+    """Return how many elements an array may have; on cpu at least those of a fixed shape."""
+    if arch != "cpu":
+        return MOST_ELEMENTS
+    return MOST_ON_CPU if variant is None else max(MOST_ON_CPU, fixed_elements(variant))
+
+
+def fixed_elements(variant: Variant) -> int:
+    """Return the elements of the largest array whose shape no size changes."""
+    arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
+    return max((math.prod(concrete_shape(a, {})) for a in arrays if not symbols((a,))), default=0)
 
 
 def elements(variant: Variant, sizes: Mapping[str, int]) -> int:
@@ -60,7 +69,7 @@ def large_sizes(
     """
     from hypothesis import strategies as st
 
-    needed, limit = symbols(variant.arguments), most_elements(arch)
+    needed, limit = symbols(variant.arguments), most_elements(arch, variant)
     if not needed or type(template).sizes is not Template.sizes:
         return None
     largest = most_sizes(template, variant)

@@ -17,7 +17,13 @@ from tikgen.template.blame import as_dict, blamed
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
-from tikgen.verification.large import elements, large_sizes, most_elements, most_sizes
+from tikgen.verification.large import (
+    elements,
+    fixed_elements,
+    large_sizes,
+    most_elements,
+    most_sizes,
+)
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -153,7 +159,7 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
         containers += ("fenced",)
     return st.fixed_dictionaries(
         {
-            "sizes": _sizes(template, variant, most_elements(arch)),
+            "sizes": _sizes(template, variant, most_elements(arch, variant)),
             "data": st.sampled_from(_data_for(variant)),
             "container": st.sampled_from(containers),
             "inplace": st.booleans() if inplace else st.just(False),
@@ -260,9 +266,9 @@ def parameter_strategies(
 
 def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str, Any]:
     """Return a launch with the largest sizes that are drawn, as far as arrays stay small."""
-    tried = _tried(template, variant, most_elements(arch))
+    tried = _tried(template, variant, most_elements(arch, variant))
     sizes = {name: own[-1] for name, own in tried.items()}
-    while elements(variant, sizes) > MOST_STRETCHED:
+    while elements(variant, sizes) > max(MOST_STRETCHED, fixed_elements(variant)):
         longer = [name for name in sizes if sizes[name] > tried[name][0]]
         if not longer:
             break
@@ -294,6 +300,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     needed = list(tried)
     beyond = _beyond_tiles(variant)
     largest = most_sizes(template, variant)
+    stretched = max(MOST_STRETCHED, fixed_elements(variant))
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
     sides = [size for size in beyond if size**2 <= MOST_STRETCHED]
@@ -330,7 +337,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
         wanted = draw(st.sampled_from(beyond))
 
         def fits(length: int) -> bool:
-            return elements(variant, {**sizes, long: length + rest}) <= MOST_STRETCHED
+            return elements(variant, {**sizes, long: length + rest}) <= stretched
 
         # Either it is shorter and fills other tiles, or the others are short and have no interior.
         fitting = list(filter(fits, beyond))

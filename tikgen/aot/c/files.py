@@ -15,6 +15,7 @@ from tikgen.aot.c.methods import CPP_TYPES, OWN_NAMES, methods
 from tikgen.aot.c.selectors import selectors
 from tikgen.aot.manifest import Manifest
 from tikgen.machine.devices import HOST_ARCHS
+from tikgen.template.shapes import MOST_ELEMENTS
 
 _TEMPLATES = Path(__file__).parent / "templates"
 # The parts of every header.
@@ -77,6 +78,7 @@ def environment_of(prefix: str, *folders: Path) -> jinja2.Environment:
         keep_trailing_newline=True,
         autoescape=False,
     )
+    environment.globals["most_elements"] = MOST_ELEMENTS
     environment.filters |= {"wrap": _wrapped, "quoted": quoted, "comment": as_comment}
     return environment
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
@@ -20,6 +21,8 @@ StepLike = tuple[Any, ...]
 
 _Size = tuple[int, str]  # A size symbol of a step.
 _Extent = tuple[_Size | None, int]  # A size plus a number, or a number.
+# The names that workspaces have, see scratch_name.
+_SCRATCH = re.compile(r"_step\d+_")
 
 
 def plan_graph(
@@ -105,8 +108,11 @@ def scratch_of(
 
 
 def scratch_name(step: int, workspace: str) -> str:
-    """Return the name by which a graph takes the workspace of one of its steps."""
-    return f"step{step}.{workspace}"
+    """Return the name by which a graph takes the workspace of one of its steps.
+
+    It is an identifier, as every argument's name, and none that a user may give.
+    """
+    return f"_step{step}_{workspace}"
 
 
 def _sizes_in_graph(
@@ -261,7 +267,7 @@ class _Draft:
         return kernel, dict(given)
 
     def _use(self, number: int, kernel: m.Kernel, argument: m.Argument, name: str) -> None:
-        if not name.isidentifier():
+        if not name.isidentifier() or _SCRATCH.match(name):
             self.refuse(f"{name!r} cannot be the name of an argument")
         split = map(split_extent, argument.shape)
         sizes: list[_Extent] = [(None if s is None else (number, s), more) for s, more in split]
