@@ -139,7 +139,8 @@ class CompileBudgetExceeded(TikgenError):
     def __init__(self, kernel: str, operations: int, most: int) -> None:
         super().__init__(
             f"{kernel}: the kernel would have about {operations} operations, and more than {most} "
-            "take longer than half a minute to compile; unroll less, or use smaller tiles"
+            "take longer than half a minute to compile; unroll less, use smaller "
+            "tiles, or split the work over two kernels"
         )
 
 
