@@ -218,11 +218,9 @@ class Elements:
         return self._in_run(array, self._runs[array, self._centre], 0)
 
     def _in_run(self, array: str, run: Any, step: int) -> str:
-        if apart := run.steps[-1]:
-            place = f"{run.name} + {times(moved('lane', step - run.first), apart)}"
-        else:
-            place = moved(f"{run.name} + lane", step - run.first)
-        return self._memory.element(array, self._memory.zeros + place, is_linear=True)
+        lane = times(moved("lane", step - run.first), run.steps[-1])
+        place = f"{self._memory.zeros}{run.name} + {lane}"
+        return self._memory.element(array, place, is_linear=True)
 
     def at_buffer(self, array: str) -> str:
         return f"buffer_{self._identifiers[array]}[{self._lane}]"

@@ -32,17 +32,16 @@ _FIRST, _STEP = 2**12, 4
 _SLOW = 0.03
 
 
-def most_elements(arch: str, variant: Variant | None = None) -> int:
-    """Return how many elements an array may have; on cpu at least those of a fixed shape."""
-    if arch != "cpu":
-        return MOST_ELEMENTS
-    return MOST_ON_CPU if variant is None else max(MOST_ON_CPU, fixed_elements(variant))
+def most_elements(arch: str, variant: Variant) -> int:
+    """Return how many elements an array may have."""
+    return at_least_fixed(MOST_ON_CPU, variant) if arch == "cpu" else MOST_ELEMENTS
 
 
-def fixed_elements(variant: Variant) -> int:
-    """Return the elements of the largest array whose shape no size changes."""
+def at_least_fixed(most: int, variant: Variant) -> int:
+    """Return a limit of elements, or what the largest array has whose shape no size changes."""
     arrays = [a for a in variant.arguments + variant.workspace if isinstance(a, Array)]
-    return max((math.prod(concrete_shape(a, {})) for a in arrays if not symbols((a,))), default=0)
+    fixed = [math.prod(concrete_shape(a, {})) for a in arrays if not symbols((a,))]
+    return max([most, *fixed])
 
 
 def elements(variant: Variant, sizes: Mapping[str, int]) -> int:

@@ -18,8 +18,8 @@ from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
 from tikgen.verification.large import (
+    at_least_fixed,
     elements,
-    fixed_elements,
     large_sizes,
     most_elements,
     most_sizes,
@@ -268,7 +268,8 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
     """Return a launch with the largest sizes that are drawn, as far as arrays stay small."""
     tried = _tried(template, variant, most_elements(arch, variant))
     sizes = {name: own[-1] for name, own in tried.items()}
-    while elements(variant, sizes) > max(MOST_STRETCHED, fixed_elements(variant)):
+    most = at_least_fixed(MOST_STRETCHED, variant)
+    while elements(variant, sizes) > most:
         longer = [name for name in sizes if sizes[name] > tried[name][0]]
         if not longer:
             break
@@ -300,7 +301,7 @@ def _sizes(template: Template, variant: Variant, limit: int) -> SearchStrategy[d
     needed = list(tried)
     beyond = _beyond_tiles(variant)
     largest = most_sizes(template, variant)
-    stretched = max(MOST_STRETCHED, fixed_elements(variant))
+    stretched = at_least_fixed(MOST_STRETCHED, variant)
     # Where all are powers of two, as for a ring of slots, others may make no sense.
     free = [name for name in needed if beyond and not all(_is_power_of_two(n) for n in tried[name])]
     sides = [size for size in beyond if size**2 <= MOST_STRETCHED]
