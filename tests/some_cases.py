@@ -1,7 +1,7 @@
 """Draws some cases of the tests that launch kernels, with ``--some``; ``make verify`` runs all.
 
-Cases of one test repeat each other. Every run takes a fifth of them, at least two, from a seed of
-its own; on an arch beside cpu at least one. Its output begins with what draws them again.
+Cases of one test repeat each other. Every run takes a fifth of them, at least one, from a seed of
+its own. Its output begins with what draws them again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections import defaultdict
 import pytest
 
 SEED = "TIKGEN_TEST_SEED"
-_ON_CPU, _ELSEWHERE = (5, 2), (5, 1)  # One case of so many, and at least so many.
+_OF = 5  # One case of so many.
 
 
 def examples(every: int, some: int) -> int:
@@ -45,11 +45,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if item.get_closest_marker("arch"):
             tests[item.nodeid.partition("[")[0]].append(item)
-    cpu = os.environ.get("TIKGEN_TEST_ARCH", "cpu") == "cpu"
-    of, least = _ON_CPU if cpu else _ELSEWHERE
     left_out: set[pytest.Item] = set()
     for name, cases in tests.items():
-        many = min(len(cases), max(least, math.ceil(len(cases) / of)))
+        many = math.ceil(len(cases) / _OF)
         drawn = random.Random(f"{os.environ[SEED]} {name}").sample(cases, many)
         left_out.update(set(cases) - set(drawn))
     config.hook.pytest_deselected(items=[item for item in items if item in left_out])
