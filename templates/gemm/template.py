@@ -195,6 +195,9 @@ class Gemm(Template):
             Scalar("beta", p.dtype),
         )
 
+    def size_symbols(self, p: Any) -> tuple[str, ...]:
+        return ("m", "k", "n")  # As of A @ B, however they are stored.
+
     def context(self, p: Any, s: Any) -> Mapping[str, Any]:
         threads_m, threads_n = s.block_m // s.tile_m, s.block_n // s.tile_n
         return {

@@ -63,11 +63,16 @@ def test_a_crash_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:
         return real([sys.executable, "-c", crash], **options)
 
     monkeypatch.setattr(doctor.subprocess, "run", crashing)
+    monkeypatch.delenv("HOME")
     diagnosis = doctor.examine(("vulkan",))
     (report,) = diagnosis.archs
     assert not report.works
     assert report.message == "the probe was killed by SIGSEGV"
-    assert any("no arch works" in trouble for trouble in diagnosis.troubles)
+    for trouble in ("no arch works", "HOME is not set"):
+        assert any(trouble in found for found in diagnosis.troubles)
+    monkeypatch.setattr(doctor, "examine", lambda: diagnosis)
+    for options in ((), ("--json",)):
+        assert CliRunner().invoke(app, ["doctor", *options]).exit_code == 1
 
 
 def test_a_probe_that_takes_too_long_is_a_finding(monkeypatch: pytest.MonkeyPatch) -> None:

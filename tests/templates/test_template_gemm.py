@@ -400,3 +400,8 @@ def test_shapes_must_agree(layout: str, ti_arch: str) -> None:
     kernel = tikgen.build("gemm", layout=layout)
     with pytest.raises(tikgen.errors.ArgumentError, match="takes shape"):
         kernel(*np.zeros((3, 2, 3), np.float32), 1.0, 0.0)
+
+
+def test_sizes_have_one_order_in_all_layouts() -> None:
+    kernel = tikgen.build("gemm", layout="tt", shape=(17, 33, 16), arch="cpu")
+    assert [a.shape for a in kernel.signature.arguments[:3]] == [(33, 17), (16, 33), (17, 16)]

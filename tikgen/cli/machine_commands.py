@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import Enum
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -14,6 +14,9 @@ from tikgen.cli.output import print_json, print_stage, print_table, say
 from tikgen.errors import near
 from tikgen.store import default_store
 from tikgen.units import size
+
+if TYPE_CHECKING:
+    from tikgen.machine.doctor import Diagnosis
 
 
 class Demo(str, Enum):
@@ -58,13 +61,22 @@ def demo_command(
 
 
 def doctor_command(json: Json = False) -> None:
-    """Show which archs work here, known limits, versions and caches."""
+    """Show which archs work here, known limits, versions and caches.
+
+    The exit status is 1 where none works.
+    """
     from tikgen.machine.doctor import examine
 
     diagnosis = examine()
     if json:
         print_json(diagnosis.to_dict())
-        return
+    else:
+        _print_diagnosis(diagnosis)
+    if not any(arch.works for arch in diagnosis.archs):
+        raise typer.Exit(FAILED)
+
+
+def _print_diagnosis(diagnosis: Diagnosis) -> None:
     print_table(("software", "version"), list(diagnosis.versions.items()))
     say("")
     print_table(

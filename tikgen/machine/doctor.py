@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.metadata
+import os
 import platform
 import re
 import shutil
@@ -224,6 +225,8 @@ def _troubles(reports: tuple[ArchReport, ...], taichi_folder: Path | None) -> tu
     found = []
     if not any(report.works for report in reports):
         found.append("no arch works; see the message of each")
+        if os.name == "posix" and "HOME" not in os.environ:
+            found.append("HOME is not set: ti.init ends the process without it")
     if taichi_folder is not None:
         found += [
             f"{lock} was left by a killed process, or is in use: Taichi stores no compiled kernels "

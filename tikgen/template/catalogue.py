@@ -226,7 +226,7 @@ def _folders() -> dict[str, Path]:
 def _below(root: Path) -> list[Path]:
     """Return the template folders in a folder of the search path, sorted."""
     try:
-        folders = sorted(root.iterdir()) if root.is_dir() else []
+        folders = sorted(root.iterdir())
     except OSError as error:
         _warn(f"{root} cannot be searched for templates ({why(error)})")
         return []
