@@ -10,7 +10,7 @@ from tikgen.expression.components import argument_of, by_component, component_of
 from tikgen.expression.spelling import shown
 from tikgen.template.boundaries import check_boundary
 from tikgen.template.grid_use import check_part
-from tikgen.template.layers import check_layers
+from tikgen.template.layers import check_layers, layers_in
 from tikgen.template.matched import check_matched
 from tikgen.template.once import once
 from tikgen.template.totals import OWN_OF_TOTALS
@@ -19,7 +19,8 @@ from tikgen.template.vectors import check_arguments, check_vectors
 from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, spacing_of, type_of, update_of
+from .reading import is_state, layered_of, spacing_of, states_in, type_of, update_of
+from .states import STATES
 
 MOST_ARGUMENTS = 64
 # With as many, Taichi compiles a kernel in some 15 s on cpu.
@@ -177,18 +178,37 @@ def _check_types(p: Any, update: Update) -> None:
         if any(type_of(p, n) == dtype for n in next_values):
             own.add("out")
         if not own:
-            raise Invalid("types", f"names {name}, which is no array")
+            known = f"; {name}' is {name}_next" if f"{name}_next" in roles else ""
+            raise Invalid("types", f"names {name}, which is no array{known}")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if own != {"in"} and dtype.is_float != p.dtype.is_float:
-            raise Invalid(
-                "types",
-                f"makes {name} {dtype}, and what is written is {p.dtype}; integers are written "
-                "where all is computed in integers, dtype='i32' or 'i64'",
-            )
+        if own != {"in"} and not dtype.is_float and p.dtype.is_float:
+            _check_states(p, update, name)
         if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
             raise Invalid(
                 "types",
                 f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
                 f"{p.dtype}; take dtype='{dtype}'",
             )
+
+
+def _check_states(p: Any, update: Update, name: str) -> None:
+    """Refuse to write what is no state to an array of integers, where floats are computed."""
+    dtype = p.types[name]
+    for output in update.outputs:
+        names = vector_of(output), vector_of(update.fields.get(output, output))
+        if name not in names or type_of(p, output) != dtype:
+            continue
+        if output not in states_in(p):
+            raise Invalid(
+                "types",
+                f"makes {name} {dtype}, and what is written is {p.dtype}; integers take {STATES}. "
+                "They take all else where all is computed in integers, dtype='i32' or 'i64'",
+            )
+        if not is_state(p, output):
+            low, high = states_in(p)[output]
+            raise Invalid(
+                "types", f"makes {name} {dtype}, and what is written lies from {low} to {high}"
+            )
+        if output in layers_in(boundary_of(p), update.fields, p.dim):
+            raise Invalid("boundary", f"absorbs {name}, which is an array of integers")

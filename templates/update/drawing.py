@@ -45,7 +45,8 @@ def strategies() -> Mapping[str, Any]:
         "constants": st.none() | st.fixed_dictionaries({"b": step}),
         "types": st.none()
         | st.fixed_dictionaries(
-            dict.fromkeys(("read", "written", "over_x"), stored) | {"solid": small}
+            dict.fromkeys(("read", "written", "over_x"), stored)
+            | {"solid": small, "flag": st.sampled_from(("i8", "u8", "u16"))}
         ),
         "outputs": st.none() | st.just(("r",)),
         "at": st.none(),
@@ -83,6 +84,8 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         where = {}
     else:
         text = text_of(drawn["equations"], dim, dtype.is_float)
+        if drawn["types"] and dtype.is_float and drawn["equations"] != text and "u'" in text:
+            text += "\nflag = where(u > 0.3, 2, u < 0)"
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         where = {n: str(c) for n, c in (drawn["where"] or {}).items() if n in names}
         names |= set(re.findall(r"[A-Za-z_]\w*", " ".join(where.values())))
@@ -120,7 +123,9 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "where": where or None,
         "mask": mask,
         "spacing": spacing[:dim] if isinstance(spacing, tuple) else spacing,
-        "outputs": outputs + ("q",) * ("q = " in text) if outputs and "r =" in text else None,
+        "outputs": (*outputs, *(name for name in ("q", "flag") if f"{name} = " in text))
+        if outputs and "r =" in text
+        else None,
         # What is computed lies on the whole grid.
         "part": tuple((a, b, max(n, -a), m) for a, b, n, m in part[:dim]) if part else None,
         "at": located,

@@ -10,6 +10,8 @@ from tikgen.template.boundaries import is_by_field
 from tikgen.template.matched import matched_axes
 from tikgen.template.once import once
 
+from .states import Range, holds, states_of
+
 
 @once
 def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Update:
@@ -76,12 +78,28 @@ def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...
 
 def type_of(p: Any, name: str) -> DType:
     """Return the type of the array that holds an array or a component."""
-    types: Mapping[str, DType] = p.types or {}
     computed: DType = p.dtype
-    if (given := types.get(vector_of(name))) is not None:
+    if (given := _given_type(p, name)) is not None:
         return given
-    if name == p.mask:
-        return DType.u8
     # A next value has the type of its field, unless one is whole and the other is not.
-    of_field = types.get(vector_of(update_of(p).fields.get(name, name)), computed)
-    return of_field if of_field.is_float == computed.is_float else computed
+    of_field = _given_type(p, update_of(p).fields.get(name, name)) or computed
+    return of_field if of_field.is_float == computed.is_float or is_state(p, name) else computed
+
+
+def _given_type(p: Any, name: str) -> DType | None:
+    """Return the type that is given for an array or a component."""
+    types: Mapping[str, DType] = p.types or {}
+    return types.get(vector_of(name), DType.u8 if name == p.mask else None)
+
+
+def is_state(p: Any, name: str) -> bool:
+    """Return whether an output that is computed in floats is a state that its integers hold."""
+    field = update_of(p).fields.get(name, name)
+    stored = _given_type(p, name) or _given_type(p, field) or p.dtype
+    return p.dtype.is_float and holds(stored, states_in(p).get(name))
+
+
+@once
+def states_in(p: Any) -> Mapping[str, Range]:
+    """Return the least and the greatest number of each value that is a state."""
+    return states_of(update_of(p), lambda array: _given_type(p, array) or p.dtype, p.dtype)

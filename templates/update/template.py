@@ -110,8 +110,10 @@ class FieldUpdate(Template):
     block, that of the field, or that of the output. What a branch assigns and reads is a variable
     of its own there. `where` gives names to conditions.
 
-    All is computed in `dtype`, whatever the `types` of the arrays are. Scalars in `on_device` are
-    arrays of one element, which another kernel may have written just before.
+    All is computed in `dtype`, whatever the `types` of the arrays are. Where it is a float, arrays
+    of integers take conditions, whole numbers, integers that it holds exactly, and `where`, `min`
+    or `max` of these. Scalars in `on_device` are arrays of one element, which another kernel may
+    have written just before.
 
     Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
     many ghost points there are below and above, the index of the first point on the whole grid, and

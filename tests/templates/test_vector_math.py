@@ -17,7 +17,7 @@ from tikgen.expression.vector_math import NAMES
 FUNCTIONS: dict[str, tuple[Any, float]] = {
     "sin": (np.sin, 2.5),
     "cos": (np.cos, 2.5),
-    "tan": (np.tan, 4),
+    "tan": (np.tan, 5),
     "exp": (np.exp, 1.5),
     "log": (np.log, 2.5),
     "tanh": (np.tanh, 2),

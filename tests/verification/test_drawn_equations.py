@@ -52,6 +52,7 @@ def features(params: dict[str, Any]) -> Iterator[str]:
     yield from ["region"] * ("where " in text)
     yield from ["region of a vector"] * (is_vector and "where " in text)
     written = {target.replace("'", "_next") for target in re.findall(r"(\w+'?)(?:\.q)? = ", text)}
+    yield from ["states"] * ("flag = " in text)
     yield from ["type of what is written"] * bool(written & {*(params["types"] or {})})
 
 
@@ -67,7 +68,7 @@ EXPECTED = {
     *(f"vectors, components {layout}" for layout in ("first", "last", "separate")),
     *("mask", "at", "on_device", "constants", "types", "outputs", "upwind", "values over a face"),
     *("where", "region", "region of a vector"),
-    *("rules by side of a staggered field", "type of what is written"),
+    *("rules by side of a staggered field", "type of what is written", "states"),
 }
 
 

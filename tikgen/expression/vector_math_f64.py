@@ -2,7 +2,7 @@
 
 They have no branch, no call, no table in memory and no conversion between f64 and i64, which few
 processors do in vectors. No number in between is infinite or NaN. Fast math would join what must
-be rounded apart: `kept_of` hides a number from it. Results are within 4 units in the last place of
+be rounded apart: `kept_of` hides a number from it. Results are within 5 units in the last place of
 the exact ones; sines of angles from 2**30 on within 2**-58 of them.
 """
 

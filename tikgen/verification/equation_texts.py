@@ -393,7 +393,7 @@ def fitted_types(
     targets = re.findall(r"(?m)(?:^|;) *(\w+'?)(?:\.\w+)? = ", text)
     written = {target.replace("'", "_next") for target in targets}
     arrays = {
-        "written": sorted(name for name in written if not re.fullmatch(r"[rs]|t\d", name)),
+        "written": sorted(name for name in written if not re.fullmatch(r"[rs]|t\d|flag", name)),
         "read": [name for name in ("w", "f", "g", "p", "u") if name in _read(text) - written],
     }
     found = {}
@@ -402,7 +402,8 @@ def fitted_types(
         is_kept = stored.is_float == dtype.is_float and not (mask and stored.bits > dtype.bits)
         for name in arrays.get(drawn, [drawn])[:1]:
             fits = is_kept if name in written else dtype.is_float or not stored.is_float
-            if fits and (drawn in arrays or name in {*faces, mask}):
+            is_there = drawn in arrays or name in {*faces, mask}
+            if (fits and is_there) or (name == "flag" and name in written):
                 found[name] = stored
     return found
 
