@@ -58,7 +58,8 @@ class Reduce(Template):
 
     `accuracy` is for sums in floats. With eps the accumulator's, the error of a sum of n terms t
     is at most about `n eps sum|t|` for fast, `(64 + log2 n) eps sum|t|` for pairwise, and
-    `eps |sum t| + n eps^2 sum|t|` for kahan; the products of `dot` and `norm2` are rounded before.
+    `eps |sum t| + n eps^2 sum|t|` for kahan; the products of `dot` and `norm2` are rounded before,
+    unless the engine fuses product and sum.
     """
 
     class Problem(ProblemModel):

@@ -30,7 +30,8 @@ class Spmv(Template):
 
     In `csr` format row `r` of A holds `data[e]` in column `indices[e]` for `e` from `indptr[r]`
     to `indptr[r + 1]`. In `ell` format it holds `data[r, s]` in column `indices[r, s]`, and a
-    negative column pads. Entries of one row and column add up. Columns are not checked.
+    negative column pads. Entries of one row and column add up. Neither
+    columns nor `indptr` are checked: a launch with wrong ones reads outside of the arrays.
 
     As in BLAS, y is not read where beta is 0, so that it may hold anything.
     """

@@ -122,6 +122,20 @@ def test_damaged_code_is_made_again(ti_arch: str, compiled: list[str], damage: A
     assert file_of(key).read_text() == intact
 
 
+def test_code_under_the_key_of_another_kernel_is_made_again(
+    ti_arch: str, compiled: list[str]
+) -> None:
+    before, kernel, other = entries(), fresh(), fresh()
+    first = result(kernel)
+    (key,) = entries() - before
+    assert result(other) != first
+    (another,) = entries() - before - {key}
+    file_of(key).write_text(file_of(another).read_text())
+    init_taichi()
+    assert result(kernel) == first
+    assert len(compiled) == 3
+
+
 def test_code_that_is_no_object_file_is_made_again(ti_arch: str, compiled: list[str]) -> None:
     before, kernel = entries(), fresh()
     first = result(kernel)

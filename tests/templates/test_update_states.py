@@ -25,8 +25,8 @@ LEAVES: dict[str, Any] = {
     "7.0": lambda u, m, n: np.full(u.shape, 7),
 }
 NODES: dict[str, Any] = {
-    "where(u + m > 1, {}, {})": lambda a, b: lambda u, m, n: np.where(
-        u + m > 1, a(u, m, n), b(u, m, n)
+    "where(u + m > 1, {}, {})": lambda a, b: (
+        lambda u, m, n: np.where(u + m > 1, a(u, m, n), b(u, m, n))
     ),
     "max({}, {})": lambda a, b: lambda u, m, n: np.maximum(a(u, m, n), b(u, m, n)),
     "min({}, {})": lambda a, b: lambda u, m, n: np.minimum(a(u, m, n), b(u, m, n)),

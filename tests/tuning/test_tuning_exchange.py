@@ -329,6 +329,9 @@ def test_records_that_cannot_be_written_are_reported_as_not_kept(
     monkeypatch.setenv("TIKGEN_CACHE_DIR", str(tmp_path / "file" / "store"))
     with pytest.warns(StoreWarning):
         assert "not kept" in command("tuned", "import", str(path), exit_code=1)
+    monkeypatch.setattr("tikgen.tuning.run.MeasuringProcess", Simulated)
+    tune = ("tune", "scaled", "--shape", "n=270", "--budget", "30")
+    assert "not kept" in command(*tune, exit_code=1)
 
 
 def test_the_command_tunes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -92,6 +92,8 @@ def tune_command(
         print(_NOT_KEPT, file=sys.stderr)
     if result.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
+    if not are_on_disk():
+        raise typer.Exit(FAILED)
 
 
 def show_command(name: OneTemplate = None, json: Json = False) -> None:

@@ -40,6 +40,8 @@ def key_of(facts: Mapping[str, Any]) -> str:
 def read(key: str) -> Stored | None:
     """Return the machine code under a key, or None if it is missing or damaged."""
     document = default_store().read(KIND, key) or {}
+    if document.get("key") != key:  # Code of another kernel would be called all the same.
+        return None
     try:
         content = base64.b64decode(document["code"], validate=True)
     except (KeyError, TypeError, ValueError, binascii.Error):
@@ -50,7 +52,8 @@ def read(key: str) -> Stored | None:
 def keep(key: str, name: str, stored: Stored) -> None:
     """Put machine code into the store under a key; ``name`` says for people what it is."""
     code = base64.b64encode(stored.content).decode()
-    default_store().write(KIND, key, {"name": name, "code": code, "agrees": stored.agrees})
+    document = {"key": key, "name": name, "code": code, "agrees": stored.agrees}
+    default_store().write(KIND, key, document)
 
 
 @functools.cache
