@@ -1,7 +1,8 @@
 """Draws some cases of the tests that launch kernels, with ``--some``; ``make verify`` runs all.
 
 Cases of one test repeat each other. Every run takes a fifth of them, at least one, from a seed of
-its own. Its output begins with what draws them again.
+its own. Its output begins with what draws them again. The mark ``some`` has the same done with
+tests whose kernels are launched by other processes.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     tests: dict[str, list[pytest.Item]] = defaultdict(list)
     for item in items:
-        if item.get_closest_marker("arch"):
+        if item.get_closest_marker("arch") or item.get_closest_marker("some"):
             tests[item.nodeid.partition("[")[0]].append(item)
     left_out: set[pytest.Item] = set()
     for name, cases in tests.items():

@@ -61,6 +61,7 @@ def launched() -> Iterator[Launches]:
         yield Launches(process)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("name", "params", "old", "new"),
     [
@@ -113,6 +114,7 @@ def test_totals_of_small_integers_leave_f32(launched: Launches) -> None:
         launched.assert_passed(found)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("right", "wrong"),
     [
@@ -159,6 +161,7 @@ FLAT = {"expr": "z = x + y", "dim": 2, "loop": "flat", "unroll": 1, "chunk": 409
 FLAT_MAX = {"expr": "h = max(x)", "loop": "flat", "unroll": 1, "dtype": "i32", "chunk": 256}
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("params", "old", "new"),
     [
@@ -191,6 +194,7 @@ ROWS = {"via": "rows", "tile_m": 4, "tile_n": 64, "unroll": 4, "split_k": 64, "i
 COUNTED = {"bins": 5, "bins_in": "local", "chunks": 1024, "unroll": 8, "serial": True}
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("name", "params", "steps"),
     [

@@ -169,6 +169,7 @@ def test_what_a_mutant_replaces_still_stands_in_its_template(tmp_path, mutant):
     mutant.make(tmp_path)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("mutant", [pytest.param(m, marks=marks(m)) for m in MUTANTS], ids=str)
 def test_a_mutant_is_caught(check, tmp_path, mutant):
     if mutant.defect == "write outside" and ARCH != "cpu":
