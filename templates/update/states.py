@@ -32,16 +32,16 @@ def states_of(update: Update, type_of: Callable[[str], DType], dtype: DType) -> 
         stored = type_of(array)
         # Outside of an array a boundary may have any number.
         if not stored.is_float and not any(offset):
-            low, high = range_of(stored)
-            if -exact <= low and high <= exact:
-                known[name] = low, high
+            known[name] = range_of(stored)
     found: dict[str, Range] = {}
     for name, expression in update.assignments.assignments:
         states = _states(expression.node, known)
-        if states is None or name in update.reductions:
-            known.pop(name, None)
-        else:
-            found[name] = known[name] = states
+        known.pop(name, None)
+        # Floats hold no other whole numbers beyond.
+        if states is not None and max(-states[0], states[1]) <= exact:
+            known[name] = states
+            if name not in update.reductions:
+                found[name] = states
     return found
 
 

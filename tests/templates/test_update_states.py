@@ -81,6 +81,7 @@ def test_states_are_those_of_numpy(ti_arch: str, data: st.DataObject) -> None:
         ("m = where(u > 0, u, 0)", {"m": "u8"}, "integers take conditions, whole numbers"),
         ("m = where(u > 0, k, 0)", {"m": "i32", "k": "i32"}, "integers that it holds exactly"),
         ("m = where(u > 0, k[1, 0], 0)", {"m": "i32", "k": "u8"}, "integers take conditions"),
+        ("m = where(u > 0, 16777217, 0)", {"m": "i32"}, "integers that it holds exactly"),
         ("m = where(u > 0, 300, 0)", {"m": "u8"}, "what is written lies from 0 to 300"),
         ("m = -(u > 0)", {"m": "u8"}, "what is written lies from -1 to 0"),
         ("m = min(u > 0, k)", {"m": "u8", "k": "i8"}, "what is written lies from -128 to 1"),
