@@ -46,6 +46,8 @@ _NO_F64_ON_VULKAN = frozenset(
 class Expression(Text):
     """One expression over named values, such as ``where(x > 0, a*x, 0)``.
 
+    :meth:`parse` makes one from a text. The constructor takes what a parser has read.
+
     It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, for integers
     ``& | ^ ~ << >>``, the constants ``pi`` and ``e``, and the functions ``abs acos asin atan atan2
     ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where``. As in
