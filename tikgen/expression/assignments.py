@@ -191,7 +191,8 @@ class Expression(Text):
 class Assignments(Text):
     """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
-    A semicolon or a line break ends each. After its assignment a name refers to the new value,
+    :meth:`parse` makes them from a text. A semicolon or a line break ends each.
+    After its assignment a name refers to the new value,
     which is rounded to f16 if the dtype is f16. A bare expression is assigned to ``out``, or to
     ``out1``, ``out2``, ... if it reads that.
 
