@@ -32,7 +32,6 @@ class DType(str, Enum):
     """An element type; its value is Taichi's name for it.
 
     ``DType.parse`` takes types of Taichi and NumPy, and so does every parameter of this type.
-    The constructor takes Taichi's name only.
     """
 
     i8 = "i8"

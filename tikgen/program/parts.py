@@ -136,8 +136,7 @@ def swap(*pairs: tuple[Any, Any]) -> Swap:
         pairs: pairs of arrays of equal shape, dtype and layout.
 
     Raises:
-        ProgramError: if an argument is not a pair, a pair has one array twice, or there is none.
-            ``Program`` refuses arrays that do not match.
+        ProgramError: if something is no pair of two arrays.
     """
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
@@ -154,7 +153,7 @@ def copy(source: Any, target: Any) -> Copy:
 
     Args:
         source: an array.
-        target: an array of the same shape and dtype. ``Program`` refuses arrays that differ.
+        target: an array of the same shape and dtype.
     """
     return Copy(source, target)
 
@@ -170,7 +169,6 @@ def loop(times: int, parts: Iterable[Part], *, until: str | None = None) -> Loop
 
     Raises:
         ProgramError: if ``times`` is no whole number from 0 on, or ``parts`` holds something else.
-            ``Program`` refuses a wrong condition.
     """
     if isinstance(times, bool) or not isinstance(times, numbers.Integral) or times < 0:
         raise ProgramError(f"loop takes a whole number of times, 0 or more; got {times!r}")
@@ -186,8 +184,7 @@ def when(condition: str, parts: Iterable[Part], *, otherwise: Iterable[Part] = (
         otherwise: what runs where the condition does not hold.
 
     Raises:
-        ProgramError: if ``parts`` or ``otherwise`` holds something else. ``Program`` refuses a
-            wrong condition.
+        ProgramError: if ``parts`` or ``otherwise`` holds something else.
     """
     return When(condition, parts_of(parts), parts_of(otherwise))
 
