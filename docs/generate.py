@@ -36,7 +36,8 @@ TAIL = """
 The default of a schedule parameter follows from problem, shape and arch. The tables on the pages
 show those of the kernel that the page shows. `tikgen describe NAME` prints the same, with
 what was tuned on your machine, and takes `-p` and `--shape`; `tikgen render NAME` prints the
-text of a kernel. These pages are written from the templates by `make docs`.
+text of a kernel, and `tikgen.list_templates()` returns all names. These pages are written from the
+templates by `make docs`.
 [Writing a template](../writing-templates.md) explains how to make your own.
 """
 

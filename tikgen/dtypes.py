@@ -29,7 +29,10 @@ C_TYPES: dict[str, Any] = {
 
 
 class DType(str, Enum):
-    """An element type; its value is Taichi's name for it."""
+    """An element type; its value is Taichi's name for it.
+
+    ``DType.parse`` takes types of Taichi and NumPy, and so does every parameter of this type.
+    """
 
     i8 = "i8"
     i16 = "i16"

@@ -150,7 +150,7 @@ def test_the_fast_template_is_the_one_of_the_page(index: int) -> None:
 
 def test_the_declarations_of_the_fast_template_are_those_of_the_page() -> None:
     code = unspaced((HEAT / "template.py").read_text(encoding="utf-8"))
-    for block in blocks("tutorials/fast-template.md"):
+    for block in blocks("tutorials/fast-template.md", "py"):
         assert unspaced(block) in code
 
 

@@ -1,4 +1,4 @@
-"""The command line: its commands, and the exit codes of errors."""
+"""The command line: its commands, and the exit status of errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exit codes, which mean the same in every command."""
+"""The exit status, which means the same in every command."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ _DISK = {errno.ENOSPC, errno.EDQUOT, errno.EIO}
 
 
 def of_error(error: BaseException) -> int:
-    """Return the exit code of a command that ends with ``error``."""
+    """Return the exit status of a command that ends with ``error``."""
     if isinstance(error, OSError):
         return MISUSED if error.errno in _BAD_PATHS else FAILED
     has_failed = isinstance(error, _FAILURES) and not isinstance(error, RecordingError)
@@ -71,7 +71,7 @@ def _is_of_disk(error: BaseException | None) -> bool:
 
 
 def of_report(report: Report, every_arch: bool) -> int:
-    """Return the exit code of a verification, in which one arch or every arch has to pass."""
+    """Return the exit status of a verification, in which one arch or every arch has to pass."""
     found = [arch.status for arch in report.archs]
     if "failed" in found:
         return FAILED

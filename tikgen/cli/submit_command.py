@@ -30,7 +30,7 @@ def submit_command(
     ] = None,
     nodes: Annotated[int | None, typer.Option(metavar="N", help="Nodes.")] = None,
     time: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Most time, as 90, 12:30:00 or 2-12.")
+        str | None, typer.Option(metavar="TIME", help="Time limit, as 90, 12:30:00 or 2-12.")
     ] = None,
     partition: Annotated[str | None, typer.Option(metavar="NAME", help="Partition.")] = None,
     account: Annotated[str | None, typer.Option(metavar="NAME", help="Account.")] = None,
@@ -40,15 +40,13 @@ def submit_command(
         float,
         typer.Option(
             metavar="MINUTES",
-            help="How long before the time is up SIGTERM is sent; 0 for not at all.",
+            help="Minutes before the time limit at which SIGTERM is sent; 0 for never.",
         ),
     ] = 5,
-    requeue: Annotated[
-        bool, typer.Option(help="Queue it again when it was stopped and can go on.")
-    ] = True,
+    requeue: Annotated[bool, typer.Option(help="Requeue the job after a checkpoint.")] = True,
     name: Annotated[str | None, typer.Option(metavar="NAME", help="Name of the job.")] = None,
     log: Annotated[
-        str, typer.Option(metavar="FILE", help="What it prints; %x is its name, %j its number.")
+        str, typer.Option(metavar="FILE", help="Output file (%x job name, %j job number).")
     ] = "%x-%j.log",
     mpi: Annotated[
         str | None, typer.Option(metavar="TYPE", help="For srun --mpi, as pmix or pmi2.")
@@ -58,14 +56,17 @@ def submit_command(
     ] = None,
     setup: Annotated[
         list[str] | None,
-        typer.Option(metavar="COMMAND", help="First of all, as 'module load mpich'. Repeatable."),
+        typer.Option(
+            metavar="COMMAND",
+            help="Command to run before the script, as 'module load mpich'. Repeatable.",
+        ),
     ] = None,
     sbatch: Annotated[
         list[str] | None,
-        typer.Option(metavar="OPTION", help="A further one, as --exclusive. Repeatable."),
+        typer.Option(metavar="OPTION", help="Another sbatch option, as --exclusive. Repeatable."),
     ] = None,
     output: Output = None,
-    run: Annotated[bool, typer.Option("--run", help="Submit it by sbatch.")] = False,
+    run: Annotated[bool, typer.Option("--run", help="Submit the job by sbatch.")] = False,
 ) -> None:
     """Write a Slurm script that runs a script on many processes, or a sweep on many workers.
 

@@ -51,7 +51,7 @@ def trace_command(
 ) -> None:
     """Run a script; then print the stages of its kernels and their durations.
 
-    Options come before the script; what follows it goes to the script. The exit code is that of
+    Options come before the script; what follows it goes to the script. The exit status is that of
     the script. The table goes to the error stream.
     """
     from tikgen.lifecycle.trace import PAGES, PICTURES, check_path, timelines, trace
@@ -81,7 +81,7 @@ def _check_script(script: Path) -> None:
 
 
 def _run(script: Path, arguments: list[str]) -> int:
-    """Run the script as ``python SCRIPT`` would, and return its exit code."""
+    """Run the script as ``python SCRIPT`` would, and return its exit status."""
     sys.argv = [str(script), *arguments]
     script = script.absolute()  # As Python names the file of a script.
     # In place of the folder of the command.

@@ -46,6 +46,8 @@ _NO_F64_ON_VULKAN = frozenset(
 class Expression(Text):
     """One expression over named values, such as ``where(x > 0, a*x, 0)``.
 
+    :meth:`parse` makes one from a text. The constructor takes what a parser has read.
+
     It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, for integers
     ``& | ^ ~ << >>``, the constants ``pi`` and ``e``, and the functions ``abs acos asin atan atan2
     ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where``. As in
@@ -189,7 +191,8 @@ class Expression(Text):
 class Assignments(Text):
     """Assignments such as ``z = a*x + y; w = z*z``, executed in order at every element.
 
-    A semicolon or a line break ends each. After its assignment a name refers to the new value,
+    :meth:`parse` makes them from a text. A semicolon or a line break ends each.
+    After its assignment a name refers to the new value,
     which is rounded to f16 if the dtype is f16. A bare expression is assigned to ``out``, or to
     ``out1``, ``out2``, ... if it reads that.
 

@@ -59,6 +59,14 @@ class Trace(Lives):
     """The lives of kernels, stage by stage, as :func:`tikgen.trace` recorded them.
 
     Printing it shows :meth:`table`. During a recording it shows the lives so far.
+
+    Attributes:
+        kernels: the kernels in order of their first events, each with its events and launches.
+        events: every event except launches, in order of time.
+        launches: the launches, added up for each kernel.
+        started: start of the recording, in seconds of ``time.perf_counter``.
+        seconds: duration of the recording so far.
+        is_over: whether the recording has ended.
     """
 
     def table(self, width: int | None = 80) -> str:

@@ -137,7 +137,23 @@ def render(
     arch: str | None = None,
     **params: Any,
 ) -> Source:
-    """Return the rendered source of a variant; takes the arguments of :func:`build`."""
+    """Return the rendered source of a variant, without loading it.
+
+    Args:
+        name: name of a template, or the template itself.
+        schedule: schedule parameters as a dict, ``"auto"`` or ``"tuned"``, as :func:`build` takes
+            them.
+        shape: sizes to bake into the text, in the order of the template's size symbols or by
+            symbol.
+        arch: arch whose schedule is taken: the current one by default, else cpu.
+        params: problem and schedule parameters.
+
+    Raises:
+        UnknownTemplate: if no template has that name.
+        ParameterError: if a parameter is unknown, missing, ill-typed or out of range, or if
+            ``schedule="tuned"`` and nothing was tuned.
+        RenderError: if the template is malformed.
+    """
     template = catalogue.current_template(name)
     return render_variant(resolve(template, schedule=schedule, shape=shape, arch=arch, **params))
 

@@ -45,14 +45,20 @@ def short_name(text: str, longest: int = _LONGEST_PART) -> str:
 
 @dataclass(frozen=True)
 class Variant:
-    """A template with every parameter fixed."""
+    """A template with every parameter fixed.
+
+    Attributes:
+        template: the template.
+        problem: the problem parameters, an instance of the template's ``Problem``.
+        schedule: the schedule parameters, an instance of the template's ``Schedule``.
+        sizes: pairs of a size symbol and the size that is baked into the text.
+        views: the arrays that may be views; None where all must be contiguous.
+    """
 
     template: Template
     problem: ParameterModel
     schedule: ParameterModel
-    # Sizes that are baked into the text, by size symbol.
     sizes: tuple[tuple[str, int], ...] = ()
-    # The arrays that may be views; None where all must be contiguous.
     views: Views | None = None
 
     @property

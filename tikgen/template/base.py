@@ -49,7 +49,12 @@ SIZES = (
 
 @dataclass(frozen=True)
 class Cost:
-    """What one launch must do at least: bytes moved through memory, operations done."""
+    """What one launch must do at least, as ``Template.cost`` returns it.
+
+    Attributes:
+        bytes: bytes moved through memory.
+        flops: operations done.
+    """
 
     bytes: int
     flops: int

@@ -130,7 +130,14 @@ class ArchReport:
 
 @dataclass(frozen=True)
 class Report:
-    """The report of a verification of a template, arch by arch."""
+    """The report of a verification of a template, arch by arch; printing it shows the text.
+
+    Attributes:
+        template: name of the template.
+        seed: seed that repeats all that was drawn.
+        archs: one report for each arch, with ``arch``, ``status``, ``examples``, ``variants``,
+            ``worst`` (the largest error as a fraction of the tolerance), ``failure`` and others.
+    """
 
     template: str
     seed: int
