@@ -79,10 +79,21 @@ def test_an_ejected_file_imports_only_numpy_taichi_and_the_standard_library(
     assert "from __future__ import annotations" not in text
 
 
-def test_the_self_check_of_an_ejected_file_can_fail(tmp_path: Path) -> None:
-    text = tikgen.build("stencil", dim=2).eject()
+@pytest.mark.parametrize(
+    ("name", "params", "right", "wrong"),
+    [
+        ("stencil", {"dim": 2}, "ti.f32(-4.0)", "ti.f32(-4.01)"),
+        # Sizes beyond one chunk of the schedule show it.
+        ("map", {"expr": "y = 2*x"}, "(y.shape[0] - 1) // 2048 + 1", "1"),
+    ],
+)
+def test_the_self_check_of_an_ejected_file_can_fail(
+    tmp_path: Path, name: str, params: dict[str, Any], right: str, wrong: str
+) -> None:
+    text = tikgen.build(name, arch="cpu", **params).eject()
+    assert right in text
     path = tmp_path / "broken.py"
-    path.write_text(text.replace("ti.f32(-4.0)", "ti.f32(-4.01)"))
+    path.write_text(text.replace(right, wrong))
     done = subprocess.run(
         [sys.executable, path], capture_output=True, text=True, timeout=120, check=False
     )

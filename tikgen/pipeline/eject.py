@@ -25,6 +25,7 @@ from tikgen.template import matched
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 from tikgen.template.parameters import ProblemModel
+from tikgen.template.shapes import array_bytes
 
 _DTYPE_ATTRIBUTES = (
     "name", "value", "numpy", "taichi", "wide", "eps", "tiny", "bits", "is_float", "is_signed",
@@ -32,6 +33,8 @@ _DTYPE_ATTRIBUTES = (
 )  # fmt: skip
 _OTHER_DTYPES = ("computed", "working")
 # Stands for the name of the kernel in the self-check, until that is known.
+# What the arrays of a self-check take at most.
+_MOST_BYTES = 150_000
 _KERNEL_CALL = "__kernel__("
 
 _ELEMENT_TYPE = '''\
@@ -84,7 +87,7 @@ def eject_text(source: Source, arch: str) -> str:
     after = [copied.rstrip(), *collected.aliases.values()]
     after.append("\n\n".join(comparing.functions.values()).rstrip())
     middle = [*before, *collected.constants.values(), *after]
-    sizes = {**template.middle_sizes(variant.problem), **dict(variant.sizes)}
+    sizes = {**_sizes_of_check(variant), **dict(variant.sizes)}
     random = {a.name: _random_code(a, sizes) for a in variant.arguments}
     for name, line in {**comparing.imports, "np": "import numpy as np"}.items():
         collected.add_import(name, line)
@@ -337,6 +340,31 @@ def _plain_code(value: Any) -> str:
     if isinstance(value, float) and not np.isfinite(value):
         return f'float("{value}")'
     return repr(value)
+
+
+def _sizes_of_check(variant: Variant) -> dict[str, int]:
+    """Return sizes that fill the parts of the schedule, as far as some kilobytes do.
+
+    Errors that sums of more numbers may have would hide mistakes.
+    """
+    template, problem = variant.template, variant.problem
+    middle, tried = template.middle_sizes(problem), template.sizes(problem)
+    options = {symbol: sorted(tried.get(symbol, (size,))) for symbol, size in middle.items()}
+    ranked = [
+        {symbol: sizes[max(len(sizes) - rank, 0)] for symbol, sizes in options.items()}
+        for rank in range(1, max(map(len, options.values()), default=0) + 1)
+    ]
+    largest = next((s for s in ranked if _fits(variant, s)), middle)
+    for full in template.full_sizes(problem, variant.schedule):
+        both = {symbol: max(size, full[symbol]) for symbol, size in largest.items()}
+        for sizes in (both, dict(full)):
+            if _fits(variant, sizes):
+                return sizes
+    return largest
+
+
+def _fits(variant: Variant, sizes: Mapping[str, int]) -> bool:
+    return array_bytes(variant.arguments, sizes) <= _MOST_BYTES
 
 
 def _self_check(source: Source, arch: str, sizes: dict[str, int], returned: type) -> str:
