@@ -94,9 +94,10 @@ class Map(Template):
     one. Unless they divide by a power of two, both take a loop at every element, and `loop='flat'`
     cannot be used.
 
-    Taichi's fast math assumes that there is neither NaN nor infinity: with one of them as an
-    operand, comparisons, `sign` and what cancels, such as `x - x` or `x/x`, may differ from NumPy,
-    and so may the sign of a zero. `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is;
+    Taichi's fast math takes `(x + y) - y` for `x`, and assumes that there is neither NaN nor
+    infinity: with one of them as an operand, comparisons, `sign`, powers, `0*x` and what cancels,
+    such as `x - x` or `x/x`, may differ from NumPy, and so may the sign of a zero and of what is
+    divided by it. `isnan(x)` is right always, so that `where(isnan(x), 0, x)` is;
     `min` and `max` of a NaN and a number give the number, as np.fmin and np.fmax do. On Vulkan
     `sin`, `cos` and `tan` of an f32 beyond 2**22 have no right digits.
 

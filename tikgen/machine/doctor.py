@@ -225,8 +225,10 @@ def _troubles(reports: tuple[ArchReport, ...], taichi_folder: Path | None) -> tu
     found = []
     if not any(report.works for report in reports):
         found.append("no arch works; see the message of each")
-        if os.name == "posix" and "HOME" not in os.environ:
-            found.append("HOME is not set: ti.init ends the process without it")
+        home = os.environ.get("HOME")
+        if os.name == "posix" and not (home and os.access(home, os.W_OK)):
+            what = f"the folder HOME, {home}, cannot be written" if home else "HOME is not set"
+            found.append(f"{what}: Taichi ends the process where it has no folder for its cache")
     if taichi_folder is not None:
         found += [
             f"{lock} was left by a killed process, or is in use: Taichi stores no compiled kernels "
