@@ -13,6 +13,7 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
+from tikgen.aot.contents import bundle_path
 from tikgen.aot.exporting.example_data import checked_examples
 from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
 from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
@@ -200,7 +201,7 @@ class Module:
 
     def archive(self, filepath: str | os.PathLike[str], **settings: Any) -> Bundle:
         """Write everything into one ``.zip`` file; see :meth:`save`."""
-        if not os.fspath(filepath).endswith(ARCHIVE):
+        if not str(bundle_path(filepath)).endswith(ARCHIVE):
             raise ExportError(str(filepath), f"the name of an archive ends in {ARCHIVE}")
         return self.save(filepath, **settings)
 

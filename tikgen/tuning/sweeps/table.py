@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.disk import path_of
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.lifecycle import html
 from tikgen.text_layout import fit
@@ -181,7 +182,7 @@ class SweepResult:
             TikgenError: if the file cannot be written, or its kind is another one; for parquet,
                 if pyarrow is not installed.
         """
-        formats.save(Path(path), self.columns, self.rows, self.about)
+        formats.save(_path(path, "save"), self.columns, self.rows, self.about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SweepResult:
@@ -190,7 +191,7 @@ class SweepResult:
         Raises:
             TikgenError: if the file cannot be read, or holds something else.
         """
-        return cls(*formats.load(Path(path)))
+        return cls(*formats.load(_path(path, "load")))
 
     def plot(
         self,
@@ -298,6 +299,11 @@ class SweepResult:
         for name in names:
             if name not in self.columns:
                 raise ParameterError.unknown("sweep result", str(name), self.columns)
+
+
+def _path(path: object, method: str) -> Path:
+    where = f"SweepResult.{method}"
+    return path_of(path, lambda problem: ParameterError(where, {"path": problem}))
 
 
 def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
