@@ -235,10 +235,8 @@ class Plan:
                     self.slots.add(array, "")
                 self._add_arrays(part.parts)
             elif isinstance(part, parts.Copy):
-                for array, name in ((part.source, "source"), (part.target, "target")):
-                    if not is_array(array_in(array)):
-                        raise ProgramError(f"copy takes arrays; got {type(array).__name__}")
-                    self.slots.add(array, name)
+                self.slots.add(part.source, "source")
+                self.slots.add(part.target, "target")
             elif isinstance(part, parts.Loop):
                 self._add_arrays(part.parts)
             elif isinstance(part, parts.When):
