@@ -11,7 +11,9 @@ from tikgen.untrusted import printable
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``Did you mean 'stencil'?``, or an empty string."""
-    close = difflib.get_close_matches(name, [*dict.fromkeys(known)], n=3, cutoff=0.5)
+    # Not so low that "axes" gives "lanes". Of two letters, one in common is much.
+    cutoff = 0.7 if len(name) > 2 else 0.5
+    close = difflib.get_close_matches(name, [*dict.fromkeys(known)], n=3, cutoff=cutoff)
     if not close:
         return ""
     return f" Did you mean {' or '.join(repr(c) for c in close)}?"

@@ -34,7 +34,7 @@ XY = " Rules for sides are a dict: {'x': 'periodic', 'y': 'clamp'}."
             (("flux", 2.0), "zero"),
             " Rules for sides are a dict: {'x': ('flux', 2.0), 'y': 'zero'}.",
         ),
-        (("zero", "perodic"), " Did you mean 'periodic' or 'zero' or 'symmetric'?"),
+        (("zero", "perodic"), " Did you mean 'periodic'?"),
         (("neumann", 0), " Write tikgen.neumann(0)."),
         (("dirichlet", "g"), " Write tikgen.dirichlet('g')."),
         ({"x": "zero", "y": ("neumann", 0)}, " Write tikgen.neumann(0)."),
@@ -48,7 +48,7 @@ XY = " Rules for sides are a dict: {'x': 'periodic', 'y': 'clamp'}."
         (("cpml", 9, "neumann"), " Write tikgen.neumann(g) or ('flux', g)."),
         (3, " For a value outside write tikgen.dirichlet(3)."),
         ("dirichlt", " Did you mean 'dirichlet'?"),
-        ({"x": "zero", "y": "perodic"}, " Did you mean 'periodic' or 'zero' or 'symmetric'?"),
+        ({"x": "zero", "y": "perodic"}, " Did you mean 'periodic'?"),
         (
             {"left": "zero", "x+": "clamp"},
             " 'left' is no side; sides are 'x-', 'x+', 'y-', 'y+', 'z-' and 'z+', or 'x' and 'y' "

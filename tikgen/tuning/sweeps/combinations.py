@@ -229,7 +229,7 @@ def space_of(
     if not isinstance(archs, list | tuple):
         problems["archs"] = f"takes a sequence of archs; got {archs!r}"
     elif unknown := [arch for arch in archs if not runtime.is_arch(arch)]:
-        problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {unknown[0]!r}"
+        problems["archs"] = f"takes a sequence of {runtime.LISTED_ARCHS}; got {unknown[0]!r}"
     if shape is None:
         problems["shape"] = (
             "is missing; it takes the size of each axis, such as (512, 512), "
