@@ -11,10 +11,13 @@ from tikgen.untrusted import printable
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``Did you mean 'stencil'?``, or an empty string."""
-    # Not so low that "axes" gives "lanes". Of two letters, one in common is much.
-    cutoff = 0.7 if len(name) > 2 else 0.5
-    close = difflib.get_close_matches(name, [*dict.fromkeys(known)], n=3, cutoff=cutoff)
-    if not close:
+    # Not so low that "axes" gives "lanes". Of few letters, one in common is much.
+    cutoff = min(0.7, 0.3 + 0.1 * len(name))
+    names = [*dict.fromkeys(known)]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
+    if not close:  # "output" may be meant as "out".
+        close = [n for n in names if len(n) > 2 and (n.startswith(name) or name.startswith(n))][:3]
+    if not close or not name:
         return ""
     return f" Did you mean {' or '.join(repr(c) for c in close)}?"
 
@@ -46,11 +49,11 @@ class TikgenError(Exception):
 class UnknownTemplate(TikgenError):
     """No search path has a template of that name."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
+        hint = near(name, names) if isinstance(name, str) else " Its name is a text."
         super().__init__(
-            f"There is no template {name!r}.{near(name, names)}"
-            f" Templates found: {', '.join(names) or 'none'}."
+            f"There is no template {name!r}.{hint} Templates found: {', '.join(names) or 'none'}."
         )
 
 
@@ -102,6 +105,10 @@ class InvalidValue(ParameterError, ValueError):
 
     ``parameter`` is the name of what was given, as for :class:`ParameterError`.
     """
+
+
+class ConversionError(TikgenError, ValueError):
+    """A value is no dtype, or no identifier."""
 
 
 class ExpressionError(TikgenError):
@@ -284,9 +291,9 @@ class UnknownId(TikgenError, ValueError):
     def __init__(self, id: object, known: Iterable[str]) -> None:
         names = list(known)
         hint = near(id, names) if isinstance(id, str) else ""
-        held = ", ".join(map(repr, names)) or "nothing"
-        what = "nothing is loaded" if id is None else f"{id!r} is not loaded"
-        super().__init__(f"Loader: {what}.{hint} It has {held}.")
+        held = f"It has {', '.join(map(repr, names))}." if names else "Nothing is loaded yet."
+        begin = f"Loader: {id!r} is not loaded.{hint} {held}"
+        super().__init__(begin if id is not None else "Loader: nothing is loaded yet.")
 
 
 class InvalidId(TikgenError, ValueError):
@@ -341,6 +348,7 @@ class ExportError(TikgenError):
     """A kernel cannot be exported ahead of time, or its artefact failed its proof."""
 
     def __init__(self, what: str, problem: str) -> None:
+        self.problem = problem
         super().__init__(f"Cannot export {what}: {problem}.")
 
 

@@ -64,6 +64,9 @@ class Expression(Text):
     names: tuple[str, ...]
 
     def __init__(self, node: Node) -> None:
+        if not isinstance(node, Node):
+            problem = "is no tree; tikgen.Expression.parse(text) reads a text"
+            raise ExpressionError(str(node)[:60], problem)
         super().__init__(node=node, names=node.names)
 
     def _printed(self) -> str:
@@ -206,6 +209,9 @@ class Assignments(Text):
     outputs: tuple[str, ...]
 
     def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
+        if not isinstance(assignments, tuple):
+            problem = "is no tuple of pairs; tikgen.Assignments.parse(text) reads a text"
+            raise ExpressionError(str(assignments)[:60], problem)
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
         for name, expression in assignments:
