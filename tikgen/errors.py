@@ -161,6 +161,13 @@ class KernelCompileError(_LocatedError):
     """Taichi refused the rendered kernel."""
 
 
+class UnknownLine(TikgenError, IndexError):
+    """A text has no line of that number."""
+
+    def __init__(self, number: object, lines: int) -> None:
+        super().__init__(f"The text has lines 1 to {lines}; got {number!r:.60}.")
+
+
 class ArgumentError(TikgenError):
     """A kernel was called with an argument that it cannot take."""
 

@@ -16,7 +16,7 @@ from tikgen.aot.bundle import Bundle
 from tikgen.aot.contents import bundle_path
 from tikgen.aot.exporting.example_data import checked_examples
 from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
-from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
+from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned, steps_of
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
@@ -168,7 +168,7 @@ class Module:
         """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`."""
         if name in self._graphs:
             raise ExportError(f"the graph {name!r}", "it is there already")
-        self._graphs[name] = (list(steps), tuple(temporaries))
+        self._graphs[name] = (steps_of(name, steps), tuple(temporaries))
 
     def keep_graphs(self, filepath: str | os.PathLike[str]) -> None:
         """Keep the graphs of the bundle at a path whose kernels are added again."""
