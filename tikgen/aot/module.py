@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -318,7 +318,8 @@ def _check_count(name: str, value: int) -> None:
 
 
 def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(capabilities, str) or not all(isinstance(c, str) for c in capabilities):
+    is_listed = isinstance(capabilities, Iterable) and not isinstance(capabilities, str)
+    if not is_listed or not all(isinstance(name, str) for name in capabilities):
         problem = f"takes a sequence of names such as spirv_has_int64; got {capabilities!r}"
         raise ParameterError("export", {"capabilities": problem})
     known = [name for name in CAPABILITIES if name.startswith("spirv_has_")]

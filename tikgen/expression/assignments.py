@@ -209,7 +209,8 @@ class Assignments(Text):
     outputs: tuple[str, ...]
 
     def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
-        if not isinstance(assignments, tuple):
+        is_listed = isinstance(assignments, tuple)
+        if not is_listed or not all(isinstance(pair, tuple) for pair in assignments):
             problem = "is no tuple of pairs; tikgen.Assignments.parse(text) reads a text"
             raise ExpressionError(str(assignments)[:60], problem)
         inputs: dict[str, None] = {}

@@ -67,6 +67,8 @@ class Trace(Lives):
         Args:
             width: columns after which lines continue further right; None for lines of any length.
         """
+        if width is not None and not isinstance(width, int):
+            raise TraceError(f"width takes a whole number of columns; got {width!r:.60}")
         return table(self, width)
 
     def to_pandas(self) -> DataFrame:

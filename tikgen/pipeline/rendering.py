@@ -159,7 +159,8 @@ class Source:
     def line(self, number: int) -> str:
         """Return line ``number`` of the text, counted from 1, or an empty string."""
         lines = self.text.split("\n")  # As Python's parser does, unlike str.splitlines.
-        return lines[number - 1] if 0 < number <= len(lines) else ""
+        is_there = isinstance(number, int) and 0 < number <= len(lines)
+        return lines[number - 1] if is_there else ""
 
     def template_line(self, number: int) -> str:
         """Return ``file:line`` of the template from which line ``number`` was rendered.

@@ -91,7 +91,7 @@ def verify(
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
     takes = engines.DEFAULT, *engines.ENGINES
-    if engine not in takes:
+    if not isinstance(engine, str) or engine not in takes:
         problem = f"takes {', '.join(takes[:-1])} or {takes[-1]}; got {engine!r}"
         raise ParameterError("verify", {"engine": problem})
     if problem := engines.problem(engine):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,6 +155,11 @@ class SweepResult:
         self, columns: Sequence[str] | None = None, rows: int | None = None
     ) -> tuple[list[str], list[list[str]]]:
         """Return the header and the lines of :meth:`table`, cell by cell."""
+        if isinstance(columns, str) or not isinstance(columns, Iterable | None):
+            problem = f"takes a list of columns; got {columns!r:.60}"
+            raise ParameterError("table", {"columns": problem})
+        if rows is not None and not isinstance(rows, int):
+            raise ParameterError("table", {"rows": f"takes a whole number; got {rows!r:.60}"})
         self._check_columns(*columns or ())
         if columns is None:
             back = self.columns[len(self._front) + len(OUTCOME) :]
