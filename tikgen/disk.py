@@ -41,9 +41,11 @@ def path_of(path: object, refuse: Callable[[str], Exception], what: str = "a fil
 
 def path_problem(path: object, what: str = "a file") -> str:
     """Return why something is no path of ``what``, or an empty string."""
-    if isinstance(path, str | os.PathLike) and "\0" not in str(path):
-        return ""
-    return f"takes the path of {what}; got {path!r:.60}"
+    if not isinstance(path, str | os.PathLike):
+        return f"takes the path of {what}; got {path!r:.60}"
+    if "\0" in str(path):
+        return f"takes the path of {what}, and no file name contains a null character"
+    return ""
 
 
 @contextlib.contextmanager

@@ -24,11 +24,10 @@ _AGAIN = "export it again"
 
 def bundle_path(path: object) -> Path:
     """Return the path of a bundle, which a user gave."""
-
-    def refused(_: str) -> BundleError:
-        return BundleError(repr(path)[:80], "is no path of a folder or an archive")
-
-    return path_of(path, refused)
+    problem = "is no path of a folder or an archive"
+    if isinstance(path, str | os.PathLike):
+        problem += ": no file name contains a null character"
+    return path_of(path, lambda _: BundleError(repr(path)[:80], problem))
 
 
 class Contents:
