@@ -8,8 +8,9 @@ import os
 import shutil
 import uuid
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 _WORDS = {
     errno.ENOSPC: "the disk is full",
@@ -23,6 +24,28 @@ def why(error: Exception) -> str:
     if not isinstance(error, OSError):
         return str(error)
     return _WORDS.get(error.errno or 0) or error.strerror or str(error)
+
+
+def path_of(path: object, refuse: Callable[[str], Exception], what: str = "a file") -> Path:
+    """Return a path that a user gave.
+
+    Args:
+        path: what was given, which may be anything.
+        refuse: makes the error that is raised, of what is wrong in words.
+        what: what the path is of, for the message.
+    """
+    if problem := path_problem(path, what):
+        raise refuse(problem)
+    return Path(cast("str", path))
+
+
+def path_problem(path: object, what: str = "a file") -> str:
+    """Return why something is no path of ``what``, or an empty string."""
+    if not isinstance(path, str | os.PathLike):
+        return f"takes the path of {what}; got {path!r:.60}"
+    if "\0" in str(path):
+        return f"takes the path of {what}, and no file name contains a null character"
+    return ""
 
 
 @contextlib.contextmanager

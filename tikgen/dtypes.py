@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from tikgen.errors import ConversionError
+
 if TYPE_CHECKING:
     from pydantic_core import CoreSchema
 
@@ -54,7 +56,7 @@ class DType(str, Enum):
             value: ``"f32"``, ``ti.f32``, ``np.float32``, ``"float32"`` or ``np.dtype("f4")``.
 
         Raises:
-            ValueError: if ``value`` is not an element type of kernels.
+            ConversionError: if ``value`` is not an element type of kernels.
         """
         if isinstance(value, cls):
             return value
@@ -68,8 +70,12 @@ class DType(str, Enum):
         elif type(value).__module__.split(".")[0] == "taichi":
             found = cls.__members__.get(str(value))  # Taichi's types print as their own names.
         if found is None:
-            raise ValueError(f"{value!r} is not one of {', '.join(cls.__members__)}")
+            raise ConversionError(f"{value!r:.80} is not one of {', '.join(cls.__members__)}")
         return found
+
+    @classmethod
+    def _missing_(cls, value: object) -> DType:
+        return cls.parse(value)
 
     @classmethod
     def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:

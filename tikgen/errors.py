@@ -11,8 +11,13 @@ from tikgen.untrusted import printable
 
 def near(name: str, known: Iterable[str]) -> str:
     """Return a hint such as ``Did you mean 'stencil'?``, or an empty string."""
-    close = difflib.get_close_matches(name, [*dict.fromkeys(known)], n=3, cutoff=0.5)
-    if not close:
+    # Not so low that "axes" gives "lanes". Of few letters, one in common is much.
+    cutoff = min(0.7, 0.3 + 0.1 * len(name))
+    names = [*dict.fromkeys(known)]
+    close = difflib.get_close_matches(name, names, n=3, cutoff=cutoff)
+    if not close:  # "output" may be meant as "out".
+        close = [n for n in names if len(n) > 2 and (n.startswith(name) or name.startswith(n))][:3]
+    if not close or not name:
         return ""
     return f" Did you mean {' or '.join(repr(c) for c in close)}?"
 
@@ -44,11 +49,11 @@ class TikgenError(Exception):
 class UnknownTemplate(TikgenError):
     """No search path has a template of that name."""
 
-    def __init__(self, name: str, known: Iterable[str]) -> None:
+    def __init__(self, name: object, known: Iterable[str]) -> None:
         names = sorted(known)
+        hint = near(name, names) if isinstance(name, str) else " Its name is a text."
         super().__init__(
-            f"There is no template {name!r}.{near(name, names)}"
-            f" Templates found: {', '.join(names) or 'none'}."
+            f"There is no template {name!r}.{hint} Templates found: {', '.join(names) or 'none'}."
         )
 
 
@@ -102,6 +107,10 @@ class InvalidValue(ParameterError, ValueError):
     """
 
 
+class ConversionError(TikgenError, ValueError):
+    """A value is no dtype, or no identifier."""
+
+
 class ExpressionError(TikgenError):
     """An expression contains something other than the arithmetic that tikgen allows."""
 
@@ -150,6 +159,13 @@ class RenderError(_LocatedError):
 
 class KernelCompileError(_LocatedError):
     """Taichi refused the rendered kernel."""
+
+
+class UnknownLine(TikgenError, IndexError):
+    """A text has no line of that number."""
+
+    def __init__(self, number: object, lines: int) -> None:
+        super().__init__(f"The text has lines 1 to {lines}; got {number!r:.60}.")
 
 
 class ArgumentError(TikgenError):
@@ -282,9 +298,9 @@ class UnknownId(TikgenError, ValueError):
     def __init__(self, id: object, known: Iterable[str]) -> None:
         names = list(known)
         hint = near(id, names) if isinstance(id, str) else ""
-        held = ", ".join(map(repr, names)) or "nothing"
-        what = "nothing is loaded" if id is None else f"{id!r} is not loaded"
-        super().__init__(f"Loader: {what}.{hint} It has {held}.")
+        held = f"It has {', '.join(map(repr, names))}." if names else "Nothing is loaded yet."
+        begin = f"Loader: {id!r} is not loaded.{hint} {held}"
+        super().__init__(begin if id is not None else "Loader: nothing is loaded yet.")
 
 
 class InvalidId(TikgenError, ValueError):
@@ -339,6 +355,7 @@ class ExportError(TikgenError):
     """A kernel cannot be exported ahead of time, or its artefact failed its proof."""
 
     def __init__(self, what: str, problem: str) -> None:
+        self.problem = problem
         super().__init__(f"Cannot export {what}: {problem}.")
 
 

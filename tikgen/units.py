@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 
 def duration(seconds: float) -> str:
     """Return a time with three digits and a unit, such as ``3.14 ms``."""
@@ -24,5 +26,12 @@ def size(count: int) -> str:
 
 def counted(count: int, noun: str) -> str:
     """Return a number with its noun, such as ``1 kernel`` or ``10,000 launches``."""
-    plural = "" if count == 1 else "es" if noun.endswith("ch") else "s"
-    return f"{count:,} {noun}{plural}"
+    if count != 1:
+        noun = "axes" if noun == "axis" else f"{noun}{'es' if noun.endswith('ch') else 's'}"
+    return f"{count:,} {noun}"
+
+
+def are_missing(names: Sequence[str]) -> str:
+    """Return in words that some arguments are missing."""
+    begin = "arguments {} are" if len(names) > 1 else "argument {} is"
+    return f"{begin.format(', '.join(names))} missing"

@@ -201,7 +201,7 @@ def test_a_null_character_in_the_path_is_a_bundle_error(name: str, tmp_path: Pat
     kernel = tikgen.build("map", expr="z = 3*x", dim=1)
     with pytest.raises(BundleError, match="no file name contains a null character"):
         tikgen.aot.export(kernel, f"{tmp_path}/{name}", [TO])
-    with pytest.raises(BundleError, match="does not exist"):
+    with pytest.raises(BundleError, match="no file name contains a null character"):
         tikgen.aot.load(f"{tmp_path}/{name}")
     assert list(tmp_path.iterdir()) == []
 

@@ -45,6 +45,7 @@ WRONG: dict[str, tuple[Callable[[tikgen.aot.Module, Any], object], str]] = {
         lambda m, k: m.add_field("heat", 3),
         "the field 'heat': it must be a field, such as ti.field.*; got 3",
     ),
+    "a number as steps": (lambda m, k: m.add_graph("g", 5), "it takes a list of steps; got 5"),
     "a graph twice": (
         lambda m, k: [m.add_graph("g", []), m.add_graph("g", [])],
         "'g': it is there already",

@@ -215,10 +215,10 @@ BAD_CALLS: dict[str, tuple[Callable[[Any, Any, Any], tuple[Any, ...]], str]] = {
         "'x' takes dtype f32; got f64",
     ),
     "byte order": (lambda r, x, y: (1.0, x.astype(">f4"), y), "'x' takes dtype f32"),
-    "ndim": (lambda r, x, y: (1.0, x[None], y), "'x' takes 1 axes (n,); got shape (1, 6)"),
+    "ndim": (lambda r, x, y: (1.0, x[None], y), "'x' takes 1 axis (n,); got shape (1, 6)"),
     "ndim on the device": (
         lambda r, x, y: (1.0, r.array(x[None]), y),
-        "'x' takes 1 axes (n,); got shape (1, 6)",
+        "'x' takes 1 axis (n,); got shape (1, 6)",
     ),
     "shape": (
         lambda r, x, y: (1.0, x, np.zeros(7, "f4")),

@@ -121,7 +121,7 @@ def test_annotations_and_defaults_are_kept(ti_arch: str) -> None:
 def test_invalid_arguments_of_a_kernel_raise(ti_arch: str) -> None:
     buffer = UnifiedBuffer(3).allocate()
     for args, kwargs, match in (
-        ((buffer,), {}, "argument b, out is missing; it takes a, b, out"),
+        ((buffer,), {}, "arguments b, out are missing; it takes a, b, out"),
         ((buffer,) * 4, {}, "got 4 arguments"),
         ((buffer,) * 3, {"c": 1}, "argument 'c' is unknown"),
         ((buffer,) * 3, {"a": buffer}, "argument 'a' is given twice"),

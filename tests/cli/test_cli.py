@@ -138,6 +138,25 @@ def test_a_file_that_cannot_be_written_is_wrong_usage(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (
+            ("render", "map", "--arch", "tpu"),
+            "'--arch': 'tpu' is not one of 'cpu', 'cuda', 'vulkan'",
+        ),
+        (("ir", "map", "foo"), "'kind': 'foo' is not one of 'python', 'ast'"),
+        (("demo", "foo"), "'what': 'foo' is not one of 'heat', 'gray-scott'"),
+        (("verify", "map", "--max-examples", "0"), "'--max-examples': must be greater than or"),
+        (("verify", "map", "--max-examples", "a"), "must be a valid integer; got 'a'"),
+    ],
+)
+def test_a_wrong_option_is_told_in_words(arguments: tuple[str, ...], message: str) -> None:
+    text = " ".join(run(*arguments, exit_code=2).replace("│", " ").split())
+    assert message in text
+    assert "Input should" not in text
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
         (("stensil",), "There is no template 'stensil'. Did you mean 'stencil'?"),
         (("./absent",), "'./absent': there is no such folder"),
         (("stencil", "-p", "dimm=2"), "parameter 'dimm' is unknown. Did you mean 'dim'?"),

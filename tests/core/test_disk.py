@@ -22,11 +22,13 @@ from tikgen.disk import whole, why
 from tikgen.errors import StoreWarning, TikgenError
 from tikgen.store import Store
 from tikgen.template import scaffold
+from tikgen.tuning import exchange
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.sweeps.results_file import Done, ResultsFile
 from tikgen.tuning.sweeps.table import SweepResult
 
 LONG = "x" * 300
+MACHINE = tikgen.scaling.Machine(1, {}, None)
 ROW = {"template": "map", "arch": "cpu", "digest": "d", "kind": "timed", "message": None}
 
 
@@ -164,3 +166,32 @@ def test_bundles_at_invalid_paths() -> None:
     for read in (tikgen.aot.Bundle, tikgen.aot.load):
         with pytest.raises(TikgenError, match="the name is too long"):
             read(LONG)
+
+
+TAKES_PATHS: dict[str, tuple[Callable[[Any], object], str]] = {
+    "Machine.save": (MACHINE.save, "save takes the path of a file"),
+    "Machine.load": (tikgen.scaling.Machine.load, "load takes the path of a file"),
+    "SweepResult.save": (SweepResult((), {}).save, "SweepResult.save: parameter 'path' takes the"),
+    "SweepResult.load": (SweepResult.load, "SweepResult.load: parameter 'path' takes the path"),
+    "export_records": (exchange.export_records, "export_records: parameter 'path' takes the path"),
+    "import_records": (exchange.import_records, "import_records: parameter 'path' takes the path"),
+    "export": (lambda path: tikgen.aot.export([], path), "no path of a folder or an archive"),
+    "Module.save": (lambda path: tikgen.aot.Module().archive(path), "no path of a folder or an"),
+    "Bundle": (tikgen.aot.Bundle, "no path of a folder or an archive"),
+    "load": (tikgen.aot.load, "no path of a folder or an archive"),
+    "record": (lambda path: tikgen.aot.record(path).__enter__(), "record takes the path of a file"),
+    "export_recording": (
+        lambda path: tikgen.aot.export_recording(path, "b"),
+        "file takes the path of a file",
+    ),
+    "Trace.save": (tikgen.Trace.__new__(tikgen.Trace).save, "takes the path of a file"),
+    "load_template": (tikgen.load_template, "is not the path of a folder"),
+}
+
+
+@pytest.mark.parametrize("given", [None, 5, [], "a\0b"], ids=repr)
+@pytest.mark.parametrize("name", TAKES_PATHS)
+def test_what_is_no_path_is_refused(name: str, given: Any) -> None:
+    use, told = TAKES_PATHS[name]
+    with pytest.raises(TikgenError, match=told):
+        use(given)

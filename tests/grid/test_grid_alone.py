@@ -98,7 +98,12 @@ def test_fields_take_arrays_and_functions_and_whole_arrays(heat: tikgen.Kernel) 
     assert grid.zeros(components=3, layout="last").array.shape == (4, 5, 3)
     for told, act in {
         "'f33' is not": lambda: grid.zeros("f33"),
-        "components takes": lambda: grid.zeros(components=-1),
+        "components takes a whole number of 0": lambda: grid.zeros(components=-1),
+        "components .* got 'a'": lambda: grid.zeros(components="a"),  # type: ignore[arg-type]
+        "array of numbers or a function of indices; got None": lambda: grid.field(None),  # type: ignore[arg-type]
+        r"function of i, j; <lambda>\(\) does not take 2 arguments": lambda: grid.field(
+            lambda i: i
+        ),
         "layout takes": lambda: grid.zeros(layout="middle"),  # type: ignore[arg-type]
         "1, 2 or 3 axes": lambda: tikgen.Grid((1, 2, 3, 4)),
         "periodic takes": lambda: tikgen.Grid((3, 4), periodic=(True,)),

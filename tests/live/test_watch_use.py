@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 import tikgen
-from tikgen.errors import TemplateError, TikgenError, WatchError
+from tikgen.errors import InvalidValue, TemplateError, TikgenError, WatchError
 from tikgen.live import watch
 from tikgen.pipeline.rendering import render_variant
 from tikgen.template import catalogue
@@ -55,6 +55,8 @@ def test_what_cannot_be_watched_is_refused(root: Path, tmp_path: Path) -> None:
     ):
         with pytest.raises(WatchError, match=problem):
             watch(target)  # type: ignore[arg-type]
+    with pytest.raises(InvalidValue, match="'on_change' takes a function of a change; got 5"):
+        tikgen.live.watch("map", on_change=5)  # type: ignore[arg-type]
     with pytest.raises(WatchError, match="takes a kernel"):
         watch()
     with pytest.raises(tikgen.errors.UnknownTemplate, match="Did you mean 'adder'"):

@@ -19,7 +19,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import tikgen
-from tikgen.errors import ArgumentError, ParameterError
+from conftest import ARCH
+from tikgen.errors import ArgumentError, ParameterError, UnsupportedOnArch
 from tikgen.pipeline import builder
 from tikgen.template import catalogue
 
@@ -85,6 +86,17 @@ def test_the_default_schedule_follows_the_arch() -> None:
     # What is asked for wins where it does not go with the arch's defaults.
     asked = tikgen.build("stencil", arch="cuda", unroll=8)
     assert (asked.params["loop"], asked.params["unroll"]) == ("rows", 8)
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="another arch than the running one")
+@pytest.mark.parametrize("name", ["scan", "transpose", "reduce"])
+def test_a_build_for_another_arch_than_the_running_one(name: str, ti_arch: str) -> None:
+    kernel = tikgen.build(name, arch="vulkan")
+    assert kernel.schedule_origin == "default on vulkan"
+    x = np.zeros((4,) * len(kernel.variant.arguments[0].shape), np.float32)
+    if name == "scan":
+        with pytest.raises(UnsupportedOnArch, match="scan is not supported on cpu: the schedule"):
+            kernel(x, np.zeros(4, np.float32))
 
 
 def test_identical_builds_from_8_threads_give_one_kernel() -> None:

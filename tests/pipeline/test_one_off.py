@@ -72,7 +72,7 @@ def test_invalid_texts_are_refused(text: object) -> None:
 
 @pytest.mark.parametrize("name", ["p", "schedule", "arguments"])
 def test_reserved_names_are_refused(name: str) -> None:
-    with pytest.raises(ParameterError, match=f"'{name}' is a reserved name"):
+    with pytest.raises(ParameterError, match=f"'{name}' has a reserved name; these are arch"):
         tikgen.from_string(TEXT, **{"dtype": "f32", "times": 1, name: 1})
 
 

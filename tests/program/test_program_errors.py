@@ -70,8 +70,33 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"shape \(2, 2\)",
     ),
     "a swap of an array that no kernel takes": (
-        lambda: tikgen.Program([adding().bind(zeros(3), 1, zeros(3)), tikgen.swap((zeros(3), 0))]),
+        lambda: tikgen.Program(
+            [adding().bind(zeros(3), 1, zeros(3)), tikgen.swap((zeros(3), zeros(3)))]
+        ),
         "an array that no kernel of the program takes: ndarray float32",
+    ),
+    "a swap of names": (lambda: tikgen.swap(("u", "v")), "swap takes arrays; got str"),
+    "a swap of an array and nothing": (lambda: tikgen.swap((zeros(3), None)), "got NoneType"),
+    "a copy of numbers": (lambda: tikgen.copy(1, 2), "copy takes arrays; got int"),
+    "a copy into itself": (lambda: tikgen.copy(x := zeros(3), x), "one array as source and target"),
+    "no condition": (lambda: tikgen.when(None, []), "a condition is a text"),  # type: ignore[arg-type]
+    "an end that is none": (lambda: tikgen.loop(3, [], until=5), "a condition is a text"),  # type: ignore[arg-type]
+    "a condition that is malformed": (lambda: tikgen.when("n <", []), "Expression 'n <'"),
+    "a function without a step": (
+        lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a=lambda: 3),
+        r"scalar 'a' takes a function of the number of the step, .*<lambda>\(\) does not take one",
+    ),
+    "a table without values": (
+        lambda: tikgen.varying(adding().bind(zeros(3), 1, zeros(3)), a=[]),
+        "scalar 'a' takes a value for each step; got no values",
+    ),
+    "a call without the program": (
+        lambda: counting().run(1, every=1, call=lambda: None),
+        r"call takes a function of the program, .*<lambda>\(\) does not take one argument",
+    ),
+    "an unknown name of a program without names": (
+        lambda: tikgen.Program(["n = n + 1"]),
+        r"'n' is unknown. Name an array with Program\(\[...\], n=array\)",
     ),
     "a swap of the parent of a view": (
         lambda: tikgen.Program(
@@ -213,7 +238,10 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         "reads no array, so that it never changes",
     ),
     "an unknown array": (lambda: counting()["m"], "the name 'm' is unknown. Known: n"),
-    "no name": (lambda: counting()[zeros(1)], r"takes a name; got ndarray, try current\(array\)"),  # type: ignore[index]
+    "no name": (
+        lambda: counting()[zeros(1)],
+        r"takes a name; got ndarray. For an array write program.current",
+    ),  # type: ignore[index]
     "an ambiguous name": (
         lambda: tikgen.Program(swapped(zeros(4)))["x"],
         r"'x' may be x_1 or x_2; give the array a name of its own: Program\(\[...\], x=array\)",

@@ -121,7 +121,7 @@ def test_what_is_cut_off_replaces_no_checkpoint(
 @pytest.mark.parametrize(
     ("told", "given"),
     [
-        ("checkpoint takes the path of a file; got int", {"checkpoint": 3}),
+        ("checkpoint takes the path of a file; got 3", {"checkpoint": 3}),
         ("minutes belongs to checkpoint", {"minutes": 3}),
         ("minutes takes a number greater than 0; got 0", {"checkpoint": "a.npz", "minutes": 0}),
         ("minutes takes .*; got True", {"checkpoint": "a.npz", "minutes": True}),

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from tikgen.dtypes import DType
+from tikgen.errors import ConversionError, TikgenError
 from tikgen.ring.errors import ColumnError
 from tikgen.ring.messages import columns as dtypes
 from tikgen.ring.messages.base import message
@@ -76,16 +77,19 @@ def test_fields_without_numbers_have_no_column(annotation):
 
 @pytest.mark.parametrize("wrong", [int, 5, None, "Particle"])
 def test_columns_of_takes_message_types_only(wrong):
-    with pytest.raises(TypeError, match="columns_of takes a message type; got"):
+    with pytest.raises(TypeError, match="columns_of takes a message type; got") as caught:
         columns_of(wrong)
+    assert isinstance(caught.value, TikgenError)
 
 
 @pytest.mark.parametrize("length", [0, -1, 1.5, True, "3"])
 def test_vectors_have_a_length(length):
-    with pytest.raises(ValueError, match="integer from 1"):
+    with pytest.raises(ValueError, match="integer from 1") as caught:
         vector(f32, length)
-    with pytest.raises(ValueError, match="not one of"):
-        vector("f31", 3)
+    assert isinstance(caught.value, TikgenError)
+    for dtype in ("f31", []):
+        with pytest.raises(ConversionError, match="not one of"):
+            vector(dtype, 3)
 
 
 @pytest.mark.parametrize("count", [1, 7, 64])

@@ -17,6 +17,7 @@ import numpy.typing as npt
 import pytest
 
 from message_samples import AsPeer, Colour, Derived, Everything, Request
+from tikgen.errors import TikgenError
 from tikgen.ring.errors import MessageDeserializationError
 from tikgen.ring.messages.base import (
     RingKernelMessage,
@@ -190,8 +191,9 @@ def test_post_init_of_the_class_runs_after_that_of_the_base():
 
 @pytest.mark.parametrize("priority", [-1, 256, 10**30, "high", None, 1.5, [1]])
 def test_priorities_are_0_to_255(priority):
-    with pytest.raises(ValueError, match="priority takes 0 to 255; got"):
+    with pytest.raises(ValueError, match="priority takes 0 to 255; got") as caught:
         Request(1.0, priority=priority)
+    assert isinstance(caught.value, TikgenError)
     assert Request(1.0, priority=0).priority == 0 and Request(1.0, priority=255).priority == 255
 
 
@@ -223,8 +225,9 @@ def test_classes_that_cannot_be_messages_are_refused():
         class Clash:
             reply: int = 0
 
-    with pytest.raises(TypeError, match="takes a class"):
+    with pytest.raises(TypeError, match="takes a class") as caught:
         message(3)  # type: ignore[call-overload]
+    assert isinstance(caught.value, TikgenError)
     with pytest.raises(TypeError, match="a message takes no __slots__; leave them out"):
 
         @message

@@ -75,6 +75,8 @@ def test_invalid_columns_are_refused() -> None:
     ):
         with pytest.raises(ColumnError, match=problem):
             PersistentRing("a", inputs, {"y": "f32"}, "y = x")
+    with pytest.raises(InvalidConfigurationError, match="handler=5: takes assignments such as"):
+        PersistentRing("a", {"x": "f32"}, {"y": "f32"}, 5)
     for inputs in ({}, "x", [1]):
         with pytest.raises(InvalidConfigurationError, match=r"takes (a )?column"):
             PersistentRing("a", inputs, {"y": "f32"}, "y = x")

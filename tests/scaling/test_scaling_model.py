@@ -231,6 +231,9 @@ def test_what_does_not_fit_is_refused() -> None:
             predict(program, wrong, NET, machine())  # type: ignore[arg-type]
     x = np.zeros(9, np.float32)
     plain = tikgen.Program([tikgen.elementwise("x = 2*x").bind(x=x)])
+    for use in (measure, lambda program: predict(program, [1])):
+        with pytest.raises(GridError, match=r"takes a tikgen\.Program; got None"):
+            use(None)  # type: ignore[arg-type]
     with pytest.raises(GridError, match="got BoundKernel"):
         predict(plain, [1], NET, machine())
     for name, value in (("latency", -1), ("bandwidth", 0), ("run", math.nan), ("message", "1")):

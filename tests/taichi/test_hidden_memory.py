@@ -47,7 +47,7 @@ TENSORS: dict[str, tuple[Callable[[Any], Any], str]] = {
         "takes dtype f32; got torch.quint8",
     ),
     "gradient": (lambda torch: torch.zeros(4, requires_grad=True), "requires a gradient"),
-    "no axis": (lambda torch: torch.zeros(()), "takes 1 axes"),
+    "no axis": (lambda torch: torch.zeros(()), "takes 1 axis"),
     "freed": (lambda torch: _freed(torch.zeros(4)), "holds no data"),
 }
 
@@ -57,7 +57,7 @@ ARRAYS: dict[str, tuple[Callable[[], Any], str]] = {
     "byte order": (lambda: np.ones(4, np.dtype("f4").newbyteorder()), "takes dtype f32"),
     "objects": (lambda: np.ones(4, object), "takes dtype f32"),
     "structured": (lambda: np.ones(4, [("a", "f4")]), "takes dtype f32"),
-    "no axis": (lambda: np.ones((), np.float32), "takes 1 axes"),
+    "no axis": (lambda: np.ones((), np.float32), "takes 1 axis"),
 }
 
 

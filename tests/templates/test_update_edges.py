@@ -310,7 +310,7 @@ def test_values_over_a_face(ti_arch: str, rng: np.random.Generator) -> None:
     other = {"u": u, "s": 2.0, "u_next": u.copy()}
     with pytest.raises(ArgumentError, match=r"'inflow' takes shape \(n1,\) where .*n1 = 41; got"):
         kernel(**other, inflow=np.zeros(6, np.float16))
-    with pytest.raises(ArgumentError, match="'inflow' takes 1 axes"):
+    with pytest.raises(ArgumentError, match="'inflow' takes 1 axis"):
         kernel(**other, inflow=np.zeros((1, 41), np.float16))
     with pytest.raises(ArgumentError, match="'inflow' takes dtype f16"):
         kernel(**other, inflow=np.zeros(41, np.float32))

@@ -172,7 +172,7 @@ def test_own_data_gives_the_sizes_and_may_lack_outputs() -> None:
     [
         ({"x": np.zeros(5, np.float32), "lo": 0.0}, "argument hi is missing"),
         ({"x": np.zeros(5), "lo": 0.0, "hi": 1.0}, "x.*takes dtype f32.*got float64"),
-        ({"x": np.zeros((5, 2), np.float32), "lo": 0.0, "hi": 1.0}, "x.*takes 1 axes"),
+        ({"x": np.zeros((5, 2), np.float32), "lo": 0.0, "hi": 1.0}, "x.*takes 1 axis"),
         ({"x": [1.0], "lo": 0.0, "hi": 1.0}, "takes a NumPy array"),
         ({"z": 3}, "no argument 'z'"),
         ({"x": np.zeros(0, np.float32), "lo": 0.0, "hi": 1.0}, "is empty"),

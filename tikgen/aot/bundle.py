@@ -5,11 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tikgen.aot import manifest as m
-from tikgen.aot.contents import Contents, check_all
+from tikgen.aot.contents import Contents, bundle_path, check_all
 from tikgen.aot.manifest import Failure as Failure
 from tikgen.errors import ExportError, ParameterError
 from tikgen.units import counted
@@ -36,7 +35,7 @@ class Bundle:
         failures: Sequence[Failure] = (),
         reused: Sequence[tuple[str, str]] = (),
     ) -> None:
-        self.path = Path(path)
+        self.path = bundle_path(path)
         if manifest is None:
             with contextlib.closing(Contents(self.path)) as contents:
                 manifest = contents.manifest

@@ -12,7 +12,7 @@ from typing import BinaryIO, cast
 
 from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest
 from tikgen.aot.manifest_reading import decode, is_inside
-from tikgen.disk import TemporaryFolder, why
+from tikgen.disk import TemporaryFolder, path_of, why
 from tikgen.errors import BundleError
 
 # A larger bundle is refused, since it would fill the disk.
@@ -20,6 +20,14 @@ _MOST_MANIFEST = 1 << 26
 _MOST_BYTES = 1 << 32
 _CHUNK = 1 << 18
 _AGAIN = "export it again"
+
+
+def bundle_path(path: object) -> Path:
+    """Return the path of a bundle, which a user gave."""
+    problem = "is no path of a folder or an archive"
+    if isinstance(path, str | os.PathLike):
+        problem += ": no file name contains a null character"
+    return path_of(path, lambda _: BundleError(repr(path)[:80], problem))
 
 
 class Contents:
@@ -33,9 +41,7 @@ class Contents:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        if not isinstance(path, str | os.PathLike):
-            raise BundleError(repr(path)[:80], "is no path of a folder or an archive")
-        self.path = Path(path)
+        self.path = bundle_path(path)
         self._files: _Folder | _Archive
         try:
             is_folder, is_file = self.path.is_dir(), self.path.is_file()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,9 +13,10 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.bundle import Bundle
+from tikgen.aot.contents import bundle_path
 from tikgen.aot.exporting.example_data import checked_examples
 from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, OwnCheck, Plan
-from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned
+from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned, steps_of
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
 from tikgen.aot.names import identifier, told_apart
@@ -167,7 +168,7 @@ class Module:
         """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`."""
         if name in self._graphs:
             raise ExportError(f"the graph {name!r}", "it is there already")
-        self._graphs[name] = (list(steps), tuple(temporaries))
+        self._graphs[name] = (steps_of(name, steps), tuple(temporaries))
 
     def keep_graphs(self, filepath: str | os.PathLike[str]) -> None:
         """Keep the graphs of the bundle at a path whose kernels are added again."""
@@ -200,7 +201,7 @@ class Module:
 
     def archive(self, filepath: str | os.PathLike[str], **settings: Any) -> Bundle:
         """Write everything into one ``.zip`` file; see :meth:`save`."""
-        if not os.fspath(filepath).endswith(ARCHIVE):
+        if not str(bundle_path(filepath)).endswith(ARCHIVE):
             raise ExportError(str(filepath), f"the name of an archive ends in {ARCHIVE}")
         return self.save(filepath, **settings)
 
@@ -317,7 +318,8 @@ def _check_count(name: str, value: int) -> None:
 
 
 def _capabilities(capabilities: Sequence[str]) -> tuple[str, ...]:
-    if isinstance(capabilities, str) or not all(isinstance(c, str) for c in capabilities):
+    is_listed = isinstance(capabilities, Iterable) and not isinstance(capabilities, str)
+    if not is_listed or not all(isinstance(name, str) for name in capabilities):
         problem = f"takes a sequence of names such as spirv_has_int64; got {capabilities!r}"
         raise ParameterError("export", {"capabilities": problem})
     known = [name for name in CAPABILITIES if name.startswith("spirv_has_")]

@@ -14,6 +14,7 @@ import numpy as np
 from tikgen.buffers.errors import BackendNotAvailableError, InvalidConfigurationError
 from tikgen.buffers.unified_buffer import UnifiedBuffer
 from tikgen.errors import ArgumentError, TaichiNotInitialised, WrongThread
+from tikgen.units import are_missing
 
 if TYPE_CHECKING:
     from tikgen.pipeline.kernel import Kernel
@@ -154,7 +155,7 @@ class ComputeKernel:
             values[name] = value
         values = {**self._defaults, **values}
         if missing := [name for name in names if name not in values]:
-            raise ArgumentError(self.name, f"argument {', '.join(missing)} is missing; {takes}")
+            raise ArgumentError(self.name, f"{are_missing(missing)}; {takes}")
         return [values[name] for name in names]
 
     def __repr__(self) -> str:

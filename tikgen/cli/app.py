@@ -90,6 +90,9 @@ class _Commands(TyperGroup):
         try:
             with heard():
                 return super().invoke(ctx)
+        except typer.BadParameter as error:
+            error.message = _worded(error)
+            raise
         except TikgenError as error:
             say_error(str(error))
             raise typer.Exit(exit_codes.of_error(error)) from None
@@ -99,6 +102,17 @@ class _Commands(TyperGroup):
             where = f": {error.filename}" if error.filename else ""
             say_error(f"{why(error)}{where}")
             raise typer.Exit(exit_codes.of_error(error)) from None
+
+
+def _worded(error: Any) -> str:
+    """Return the message of a bad parameter, without the words of pydantic that typer passes on."""
+    details: list[Any] = getattr(error.__cause__, "errors", list)()
+    text = str(error.message).removeprefix("Value error, ")
+    if not text.startswith("Input should be "):
+        return text
+    needed = text.removeprefix("Input should be ").partition(",")[0]
+    got = f"; got {details[0]['input']!r}" if details else ""
+    return f"must be {needed}{got}."
 
 
 app = typer.Typer(

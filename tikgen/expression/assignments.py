@@ -66,6 +66,9 @@ class Expression(Text):
     names: tuple[str, ...]
 
     def __init__(self, node: Node) -> None:
+        if not isinstance(node, Node):
+            problem = "is no tree; tikgen.Expression.parse(text) reads a text"
+            raise ExpressionError(str(node)[:60], problem)
         super().__init__(node=node, names=node.names)
 
     def _printed(self) -> str:
@@ -209,6 +212,10 @@ class Assignments(Text):
     outputs: tuple[str, ...]
 
     def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
+        is_listed = isinstance(assignments, tuple)
+        if not is_listed or not all(isinstance(pair, tuple) for pair in assignments):
+            problem = "is no tuple of pairs; tikgen.Assignments.parse(text) reads a text"
+            raise ExpressionError(str(assignments)[:60], problem)
         inputs: dict[str, None] = {}
         outputs: dict[str, None] = {}
         for name, expression in assignments:

@@ -170,9 +170,12 @@ class EquationReader(Reader):
     def _differ(self, tree: ast.AST, one: frozenset[int], other: frozenset[int]) -> NoReturn:
         self._at = tree
         first, second = (in_words(place, self._grid.dim) for place in (one, other))
+        average = "u"
+        for axis in sorted(one ^ other, reverse=True):
+            average = f"avg{AXES[axis]}({average})"
         self._refuse(
             f"mixes values at {first} with values at {second}; take the average of one of them, "
-            "as in avgx(u)"
+            f"as in {average}"
         )
 
     # What is read.

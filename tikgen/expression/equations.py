@@ -156,13 +156,18 @@ class Equations(Text):
     _statements: list[ast.stmt]
 
     def __init__(self, source: str) -> None:
-        known = parsed_form(source) if isinstance(source, str) else source
+        if not isinstance(source, str):
+            takes = "takes a text, or equations of SymPy: an Eq, or a list or a dict of them"
+            raise ExpressionError(clipped(str(source)), f"{takes}; got {type(source).__name__}")
+        known = parsed_form(source)
         try:
             lines, statements = statements_of(known, MOST_CHARACTERS, also="#" + PRIME + DOT)
         except ExpressionError as error:
             problem, line, quoted = shown(error.problem).partition("\n")
             is_block = "each " in (quoted or shown(str(known))) or _FOR.search(str(source))
             hint = "; a block is written 'each q in 9:'" if is_block else ""
+            if "''" in source:
+                hint = "; a next value has one prime, as in u'"
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
         try:
             text = _text_of(statements)

@@ -30,7 +30,7 @@ def place_on(name: str, dim: int) -> frozenset[int]:
 def in_words(place: frozenset[int], dim: int) -> str:
     """Return a place as a user names it."""
     names = (name for name in PLACES if place_on(name, dim) == place)
-    name = next(names, "places between cells")
+    name = "corner" if len(place) == dim > 1 else next(names, "places between cells")
     return f"the {name}" if name in ("centre", "corner") else name
 
 

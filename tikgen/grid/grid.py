@@ -23,8 +23,10 @@ from tikgen.grid.values import numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
+from tikgen.program.parts import function_name, takes_arguments
 from tikgen.template.grid_use import LayersUse
 from tikgen.template.matched import matched_layers
+from tikgen.units import counted
 
 NDArray = npt.NDArray[Any]
 _T = TypeVar("_T", int, bool)
@@ -222,18 +224,28 @@ class Grid:
         """
         if callable(values):
             function = values
+            if not takes_arguments(function, len(self.shape)):
+                indices = ", ".join("ijk"[: len(self.shape)])
+                raise GridError(
+                    f"field takes a function of {indices}; {function_name(function)} does not take "
+                    f"{counted(len(self.shape), 'argument')}"
+                )
 
             def compute(owned: NDArray) -> None:
                 found = function(*np.ogrid[self.owned])
-                name = getattr(function, "__name__", "function")
+                name = function_name(function)
                 if found is None:
-                    raise GridError(f"{name}() returned None; a field takes numbers from it")
-                what = f"a field of {computed.dtype} from {name}()"
+                    raise GridError(f"{name} returned None; a field takes numbers from it")
+                what = f"a field of {computed.dtype} from {name}"
                 owned[...] = spread(found, computed.dtype, owned.shape, what)
 
             computed = self._made(dtype or "f32", components, layout, compute)
             return computed
         array = np.asarray(values)
+        if array.dtype.kind not in "biuf":
+            raise GridError(
+                f"field takes an array of numbers or a function of indices; got {values!r:.60}"
+            )
         made = self._made(
             dtype or str(array.dtype), components, layout, lambda owned: _put(owned, array, made)
         )
@@ -253,11 +265,10 @@ class Grid:
             kind = DType.parse(dtype)
         except (TypeError, ValueError) as error:
             raise GridError(str(error)) from None
-        if isinstance(components, bool) or components != int(components) or components < 0:
-            raise GridError(f"components takes a whole number of 0 or more; got {components!r}")
+        components = whole_number("components", components, least=0)
         if layout not in ("first", "last"):
             raise GridError(f"layout takes 'first' or 'last'; got {layout!r}")
-        return Field(self._domain, kind, int(components), layout, fill)
+        return Field(self._domain, kind, components, layout, fill)
 
     def matched_layers(self, kernel: Kernel, courant: float, **numbers: float) -> dict[str, Any]:
         """Return the arrays that a kernel takes for its layers of kind "cpml".

@@ -55,7 +55,7 @@ def ir_of(kernel: Kernel, kind: str, *args: Any, arch: str | None = None) -> str
     if kind == "python":
         return source.text
     if arch is not None and not runtime.is_arch(arch):
-        raise ArgumentError(name, f"arch takes one of {', '.join(runtime.ARCHS)}; got {arch!r}")
+        raise ArgumentError(name, f"arch takes {runtime.LISTED_ARCHS}; got {arch!r}")
     arch = arch or runtime.current_arch() or "cpu"
     having = KINDS[kind]
     if having is not None and arch not in having:

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from tikgen.disk import whole, why
+from tikgen.disk import path_of, whole, why
 from tikgen.errors import TraceError
 from tikgen.lifecycle import chrome, page
 from tikgen.lifecycle.history import Lives, describe
@@ -75,6 +75,8 @@ class Trace(Lives):
         Args:
             width: columns after which lines continue further right; None for lines of any length.
         """
+        if width is not None and not isinstance(width, int):
+            raise TraceError(f"width takes a whole number of columns; got {width!r:.60}")
         return table(self, width)
 
     def to_pandas(self) -> DataFrame:
@@ -227,9 +229,7 @@ def timelines() -> ModuleType:
 
 def check_path(path: str | os.PathLike[str], endings: Sequence[str]) -> Path:
     """Return a path to which a trace can be written, with one of ``endings``."""
-    if not isinstance(path, str | os.PathLike):
-        raise TraceError(f"takes a path; got {path!r}")
-    target = Path(path)
+    target = path_of(path, TraceError)
     if target.suffix.lower() not in endings:
         wanted = " or ".join(endings)
         raise TraceError(f"cannot write {target}: name a {wanted} file")

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tikgen.consoles import make_console
-from tikgen.errors import TikgenError, UnknownTemplate, WatchError
+from tikgen.errors import InvalidValue, TikgenError, UnknownTemplate, WatchError
 from tikgen.live.rebuilding import Change, rebuild
 from tikgen.pipeline import builder
 from tikgen.pipeline.kernel import Kernel
@@ -57,9 +57,13 @@ def watch(*targets: Target, on_change: Callable[[Change], None] | None = None) -
     Raises:
         WatchError: if a target has no files, or is watched already.
         UnknownTemplate: if no template has that name.
+        InvalidValue: if ``on_change`` is no function.
         TikgenError: if watchfiles is not installed.
     """
     need_watchfiles()
+    if on_change is not None and not callable(on_change):
+        problem = f"takes a function of a change; got {on_change!r:.60}"
+        raise InvalidValue("watch", {"on_change": problem})
     return Watcher(targets, on_change or _print)
 
 

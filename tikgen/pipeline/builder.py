@@ -76,7 +76,8 @@ def build(
         RenderError: if the template is malformed.
         CompileBudgetExceeded: if the kernel would take minutes to compile.
         EngineUnavailable: if the engine cannot run here, or is unknown.
-        UnsupportedOnArch: if Taichi runs on an arch that cannot run the kernel.
+        UnsupportedOnArch: if Taichi runs, and ``arch``, or its own arch where that is not given,
+            cannot run the kernel.
     """
     key: Any = None
     try:
@@ -121,8 +122,8 @@ def build(
             journal.emit(events.Subject(str(name), "", 0, "tikgen"))
             raise
         journal.emit(kernel.loaded.subject, **_described(source, kernel))
-        if runtime.is_initialised():
-            check_arch(variant, runtime.current_arch() or DEFAULT_ARCH)
+        if runtime.is_initialised():  # A launch checks the arch on which it runs.
+            check_arch(variant, arch or runtime.current_arch() or DEFAULT_ARCH)
         if key is not None:
             _memo[key] = kernel
             _limit(_memo, _MOST_KERNELS)

@@ -36,8 +36,8 @@ def choose(
     """
     template = catalogue.find_template(name)
     if arch is not None and not runtime.is_arch(arch):
-        takes = ", ".join(runtime.ARCHS)
-        raise ParameterError(template.name, {"arch": f"takes one of {takes}; got {arch!r}"})
+        takes = f"takes {runtime.LISTED_ARCHS}; got {arch!r}"
+        raise ParameterError(template.name, {"arch": takes})
     problem_names = template.Problem.model_fields
     schedule_names = template.Schedule.model_fields
     for unknown in params.keys() - problem_names.keys() - schedule_names.keys():

@@ -14,13 +14,14 @@ from typing import Any
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.errors import TemplateError
+from tikgen.errors import ParameterError, TemplateError
 from tikgen.expression import Assignments, Equations, Expression, Reducing, Update
 from tikgen.pipeline.budget import has_long_function
 from tikgen.pipeline.comparison import perturbed_error, worst_error
 from tikgen.pipeline.eject_check import check_reference, kernel_name
 from tikgen.pipeline.eject_functions import Collected, defined_names, is_literal
 from tikgen.pipeline.rendering import Source, Variant
+from tikgen.taichi import runtime
 from tikgen.template import matched
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
@@ -48,14 +49,19 @@ class ElementType(str):
 '''
 
 
-def eject_text(source: Source, arch: str) -> str:
+def eject_text(source: Source, arch: str | None = None) -> str:
     """Return a Python file that runs without tikgen, and checks itself on ``arch``.
 
     Raises:
+        ParameterError: if there is no such arch.
         TemplateError: if there is no reference, it uses a value that cannot be copied, two parts
             of the file use one name, the copy computes something else than the template, or the
             kernel is for views.
     """
+    if arch is not None and not runtime.is_arch(arch):
+        takes = f"takes {runtime.LISTED_ARCHS}; got {arch!r:.60}. It returns the text of a file"
+        raise ParameterError("eject", {"arch": takes})
+    arch = arch or runtime.current_arch() or "cpu"
     variant = source.variant
     template = variant.template
     if type(template).reference is Template.reference:

@@ -230,8 +230,7 @@ class Kernel:
             if (kernel._record, kernel._engine, kernel._chosen_for) == (record, engine, sizes):
                 return kernel
         other = copy.copy(self)
-        other._record, other._chosen_for, other._direct = record, sizes, None
-        other._engine = engine
+        other._record, other._chosen_for, other._engine, other._direct = record, sizes, engine, None
         self._family.append(other)
         return other
 
@@ -385,8 +384,11 @@ class Kernel:
 
         Args:
             arch: the arch on which the file checks itself: the current arch by default, else cpu.
+
+        Raises:
+            TikgenError: if there is no such arch, or the template cannot be copied.
         """
-        return eject_text(self.source, arch or runtime.current_arch() or "cpu")
+        return eject_text(self.source, arch)
 
     def offer(self, loaded: Loaded, report: Callable[[TikgenError | None], None]) -> None:
         """Offer new code to the next call.

@@ -123,9 +123,11 @@ def load_text(
         unload(module)
         kind = KernelCompileError if isinstance(error, runtime.CompilationError) else RenderError
         number = _line_of(error, filename)
+        is_missing = isinstance(error, NameError) and getattr(error, "name", "") in ("ti", "tm")
+        hint = "; import it in the text: import taichi as ti" if is_missing else ""
         raise kind(
             source.variant.template.name,
-            f"{type(error).__name__}: {error}",
+            f"{type(error).__name__}: {error}{hint}",
             **source.located(number),
         ) from None
     return module

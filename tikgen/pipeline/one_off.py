@@ -164,9 +164,11 @@ def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
     if not isinstance(text, str) or not text.strip():
         raise RenderError(name, f"takes a non-empty text; got {type(text).__name__}")
     values = {key: _safe(key, value, name) for key, value in params.items()}
+    reserved = RESERVED | {"p", "s", "arguments", "workspace"}
     for key in values:
-        if key in RESERVED | {"p", "s", "arguments", "workspace"}:
-            raise ParameterError(name, {key: "is a reserved name"})
+        if key in reserved:
+            listed = ", ".join(sorted(reserved))
+            raise ParameterError(name, {key: f"has a reserved name; these are {listed}"})
     fields = {key: (_annotation(value), value) for key, value in values.items()}
     model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]
     template = OneOff(text, model, name)

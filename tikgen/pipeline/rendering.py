@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tikgen.errors import RenderError, TemplateError
+from tikgen.errors import RenderError, TemplateError, UnknownLine
 from tikgen.expression.apart import restored
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, with_sizes
 from tikgen.template.base import Template
@@ -165,16 +165,17 @@ class Source:
     def line(self, number: int) -> str:
         """Return line ``number`` of the text, counted from 1, or an empty string."""
         lines = self.text.split("\n")  # As Python's parser does, unlike str.splitlines.
-        return lines[number - 1] if 0 < number <= len(lines) else ""
+        is_there = isinstance(number, int) and 0 < number <= len(lines)
+        return lines[number - 1] if is_there else ""
 
     def template_line(self, number: int) -> str:
         """Return ``file:line`` of the template from which line ``number`` was rendered.
 
         Raises:
-            IndexError: if the text has no such line.
+            UnknownLine: if the text has no such line.
         """
-        if not 0 < number <= len(self.line_map):
-            raise IndexError(f"the text has lines 1 to {len(self.line_map)}, not {number}")
+        if not isinstance(number, int) or not 0 < number <= len(self.line_map):
+            raise UnknownLine(number, len(self.line_map))
         return self.line_map[number - 1]
 
     def located(self, number: int) -> dict[str, Any]:

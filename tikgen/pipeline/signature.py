@@ -11,6 +11,7 @@ from tikgen.dtypes import DType
 from tikgen.taichi import arrays
 from tikgen.template.argument_checks import Check, Rules, hidden_problem, is_tensor, kind_of
 from tikgen.template.arguments import Array, Scalar, split_extent
+from tikgen.units import counted
 
 _STALE = "argument {name!r} was made before the last ti.init and is stale"
 _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
@@ -33,7 +34,7 @@ class Signature(Rules):
             if isinstance(argument, Array) and argument.name in values:
                 shape = np.shape(values[argument.name])
                 if len(shape) != argument.ndim:
-                    problem = f"takes {argument.ndim} axes; got shape {shape}"
+                    problem = f"takes {counted(argument.ndim, 'axis')}; got shape {shape}"
                     raise self._error(f"argument {argument.name!r} {problem}")
                 for declared, extent in zip(argument.shape, shape, strict=True):
                     symbol, more = split_extent(declared)

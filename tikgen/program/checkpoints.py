@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen import untrusted
-from tikgen.disk import why
+from tikgen.disk import path_of, why
 from tikgen.errors import ProgramError
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State, check_array, check_names
@@ -54,8 +54,7 @@ def save(state: State, path: PathLike, about: str) -> None:
 
 def check_path(path: Any, where: str) -> None:
     """Raise ProgramError unless something is the path of a file."""
-    if not isinstance(path, str | os.PathLike):
-        raise ProgramError(f"{where} takes the path of a file; got {type(path).__name__}")
+    path_of(path, lambda problem: ProgramError(f"{where} {problem}"))
 
 
 def name_of(path: Any) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -10,7 +11,9 @@ from typing import Any
 
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
-from tikgen.program.team import Team, Work
+from tikgen.program.scalars import check_condition
+from tikgen.program.slots import is_array
+from tikgen.program.team import Held, Team, Work
 from tikgen.template.arguments import Scalar
 
 # A function of the number of the step, or a value for each step.
@@ -141,6 +144,7 @@ def swap(*pairs: tuple[Any, Any]) -> Swap:
     for pair in pairs:
         if not isinstance(pair, tuple | list) or len(pair) != 2:
             raise ProgramError(f"swap takes pairs such as (u, u_next); got {_kind(pair)}")
+        _check_arrays("swap", *pair)
         if pair[0] is pair[1]:
             raise ProgramError("swap was given one array twice in a pair")
     if not pairs:
@@ -154,7 +158,13 @@ def copy(source: Any, target: Any) -> Copy:
     Args:
         source: an array.
         target: an array of the same shape and dtype.
+
+    Raises:
+        ProgramError: if one of them is no array, or both are one array.
     """
+    _check_arrays("copy", source, target)
+    if source is target:
+        raise ProgramError("copy was given one array as source and target")
     return Copy(source, target)
 
 
@@ -168,10 +178,13 @@ def loop(times: int, parts: Iterable[Part], *, until: str | None = None) -> Loop
             the loop ends where it holds, and after ``times`` in any case.
 
     Raises:
-        ProgramError: if ``times`` is no whole number from 0 on, or ``parts`` holds something else.
+        ProgramError: if ``times`` is no whole number from 0 on, ``parts`` holds something else, or
+            ``until`` is no condition.
     """
     if isinstance(times, bool) or not isinstance(times, numbers.Integral) or times < 0:
         raise ProgramError(f"loop takes a whole number of times, 0 or more; got {times!r}")
+    if until is not None:
+        check_condition(until)
     return Loop(int(times), parts_of(parts), until)
 
 
@@ -184,8 +197,9 @@ def when(condition: str, parts: Iterable[Part], *, otherwise: Iterable[Part] = (
         otherwise: what runs where the condition does not hold.
 
     Raises:
-        ProgramError: if ``parts`` or ``otherwise`` holds something else.
+        ProgramError: if ``condition`` is none, or ``parts`` or ``otherwise`` holds something else.
     """
+    check_condition(condition)
     return When(condition, parts_of(parts), parts_of(otherwise))
 
 
@@ -213,6 +227,13 @@ def varying(bound: BoundKernel | Composite, **scalars: Changing) -> Varying | Co
         if not callable(value) and not is_table(value):
             what = "takes a function of the step or a value for each step"
             raise ProgramError(f"scalar {name!r} {what}; got {_kind(value)}")
+        if callable(value) and not takes_arguments(value, 1):
+            raise ProgramError(
+                f"scalar {name!r} takes a function of the number of the step, such as "
+                f"lambda step: 0.1*step; {function_name(value)} does not take one argument"
+            )
+        if not callable(value) and not len(value):
+            raise ProgramError(f"scalar {name!r} takes a value for each step; got no values")
     if not scalars:
         raise ProgramError("varying takes scalars by name, such as dt=lambda step: 0.1/(step + 1)")
     return Varying(bound, scalars)
@@ -221,7 +242,25 @@ def varying(bound: BoundKernel | Composite, **scalars: Changing) -> Varying | Co
 def is_table(value: Any) -> bool:
     """Return whether something has a value for each step."""
     has_places = hasattr(value, "__len__") and hasattr(value, "__getitem__")
-    return has_places and not isinstance(value, str | Mapping)
+    return has_places and not isinstance(value, str | Mapping) and getattr(value, "shape", 1) != ()
+
+
+def takes_arguments(function: Callable[..., Any], count: int) -> bool:
+    """Return whether a function can be called with so many arguments, as far as is known."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):  # A function of C tells nothing.
+        return True
+    try:
+        signature.bind(*range(count))
+    except TypeError:
+        return False
+    return True
+
+
+def function_name(function: Callable[..., Any]) -> str:
+    """Return the name of a function for messages."""
+    return f"{getattr(function, '__name__', type(function).__name__)}()"
 
 
 def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:
@@ -237,6 +276,12 @@ def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:
                 f"varying; got {_kind(part)}{hint}"
             )
     return tuple(part for part in found if not isinstance(part, Loop) or part.times)
+
+
+def _check_arrays(what: str, *values: Any) -> None:
+    for value in values:
+        if not isinstance(value, Held) and not is_array(value):
+            raise ProgramError(f"{what} takes arrays; got {_kind(value)}")
 
 
 def _kind(value: Any) -> str:

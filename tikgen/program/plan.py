@@ -202,6 +202,7 @@ class Plan:
 
     def condition(self, text: str) -> Condition:
         """Return a condition, made if missing."""
+        scalars.check_condition(text)
         if text not in self._conditions:
             bound, flag = scalars.condition(text, self.slots)
             self._conditions[text] = Condition(text, self._launch(bound), flag)
@@ -235,10 +236,8 @@ class Plan:
                     self.slots.add(array, "")
                 self._add_arrays(part.parts)
             elif isinstance(part, parts.Copy):
-                for array, name in ((part.source, "source"), (part.target, "target")):
-                    if not is_array(array_in(array)):
-                        raise ProgramError(f"copy takes arrays; got {type(array).__name__}")
-                    self.slots.add(array, name)
+                self.slots.add(part.source, "source")
+                self.slots.add(part.target, "target")
             elif isinstance(part, parts.Loop):
                 self._add_arrays(part.parts)
             elif isinstance(part, parts.When):

@@ -19,6 +19,7 @@ from tikgen.errors import ProgramError
 from tikgen.program import costs
 from tikgen.program.checkpoints import PathLike, check_path, name_of
 from tikgen.program.ending import Ending
+from tikgen.program.parts import function_name, takes_arguments
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
 
@@ -75,6 +76,11 @@ class Wanted:
             raise ProgramError("every and call belong together: every=100, call=function")
         if self.call is not None and not callable(self.call):
             raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
+        if self.call is not None and not takes_arguments(self.call, 1):
+            raise ProgramError(
+                "call takes a function of the program, such as lambda program: "
+                f"print(program.steps); {function_name(self.call)} does not take one argument"
+            )
         if not isinstance(self.progress, bool | np.bool_):
             raise ProgramError(f"progress takes True or False; got {self.progress!r}")
         if self.checkpoint is not None:

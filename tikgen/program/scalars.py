@@ -56,14 +56,8 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
     Raises:
         ProgramError: if a name is unknown, or is no one-element array or number.
     """
+    expression = check_condition(text)
     what = f"the condition {text!r}"
-    if not isinstance(text, str):
-        raise ProgramError(
-            "a condition is a text over one-element arrays and numbers by name, such as "
-            f"'rr < 1e-8'; got {type(text).__name__}. Python code runs between steps, with "
-            "every=n, call=f"
-        )
-    expression = _parsed(Expression, text)
     if FLAG in expression.names:
         raise ProgramError(f"{what}: the name {FLAG!r} is used by the program; choose another")
     if slots.constants.keys() >= set(expression.names):
@@ -73,6 +67,17 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
     flag = _made_flag(_dtype(expression.names, what, slots))
     parsed = Assignments(((FLAG, expression),))
     return _bound(parsed, what, slots, {FLAG: flag.array}), flag
+
+
+def check_condition(text: Any) -> Expression:
+    """Return the expression of a condition; raise ProgramError if it is none."""
+    if not isinstance(text, str):
+        raise ProgramError(
+            "a condition is a text over one-element arrays and numbers by name, such as "
+            f"'rr < 1e-8'; got {type(text).__name__}. Python code runs between steps, with "
+            "every=n, call=f"
+        )
+    return _parsed(Expression, text)
 
 
 def _parsed(kind: type[_Text], text: str) -> _Text:

@@ -116,7 +116,10 @@ class Slots:
     def lookup(self, name: str) -> int:
         """Return the number of the array of a name; raise ProgramError if there is none."""
         if not isinstance(name, str):
-            raise ProgramError(f"takes a name; got {type(name).__name__}, try current(array)")
+            raise ProgramError(
+                f"program[name] takes a name; got {type(name).__name__}. For an array write "
+                "program.current(array)"
+            )
         if name in self.names:
             return self.names[name]
         if several := self._ambiguous.get(name):
@@ -127,9 +130,12 @@ class Slots:
         if name in self.constants:
             value = self.constants[name]
             raise ProgramError(f"{name!r} is the number {value}, which never changes")
-        takes = ", ".join([*self.names, *self.constants]) or "none"
-        hint = near(name, [*self.names, *self.constants])
-        raise ProgramError(f"the name {name!r} is unknown.{hint} Known: {takes}")
+        known = [*self.names, *self.constants]
+        listed = f" Known: {', '.join(known)}." if known else ""
+        raise ProgramError(
+            f"the name {name!r} is unknown.{near(name, known)}{listed} Name an array with "
+            f"Program([...], {name}=array)"
+        )
 
     def pair_of(self, one: Any, other: Any, what: str) -> tuple[int, int]:
         """Return the numbers of two arrays that kernels take, and that are alike."""

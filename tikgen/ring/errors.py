@@ -101,6 +101,14 @@ class TypeValidationError(MessageError, ValidationError):
         super().__init__(f"{actor}{context} takes {expected}; got {actual}")
 
 
+class MessageTypeError(MessageError, TypeError):
+    """A class cannot be a message, or something is no message type."""
+
+
+class MessageValueError(MessageError, ValueError):
+    """A number that describes messages is out of range."""
+
+
 class MessageSerializationError(MessageError):
     """A message cannot be written as MessagePack."""
 

@@ -12,7 +12,7 @@ from math import exp, isfinite, log
 from pathlib import Path
 
 from tikgen import untrusted
-from tikgen.disk import whole, why
+from tikgen.disk import path_of, whole, why
 from tikgen.errors import GridError
 from tikgen.scaling.network import Network
 
@@ -59,11 +59,12 @@ class Machine:
         Raises:
             GridError: if the file cannot be written.
         """
+        file = _file(path, "save")
         try:
-            with whole(path) as new:
+            with whole(file) as new:
                 new.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
         except OSError as error:
-            raise GridError(f"{os.fspath(path)!r} cannot be written: {why(error)}") from None
+            raise GridError(f"{str(file)!r} cannot be written: {why(error)}") from None
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> Machine:
@@ -72,8 +73,9 @@ class Machine:
         Raises:
             GridError: if the file cannot be read, or holds something else.
         """
+        file = _file(path, "load")
         try:
-            found = untrusted.from_json(Path(path).read_bytes())
+            found = untrusted.from_json(file.read_bytes())
             network = found["network"] and Network(**found["network"])
             kernels = {
                 str(name): tuple((float(size), float(seconds)) for size, seconds in rates)
@@ -81,12 +83,16 @@ class Machine:
             }
             made = cls(int(found["ranks"]), kernels, network)
         except OSError as error:
-            raise GridError(f"{os.fspath(path)!r} cannot be read: {why(error)}") from None
+            raise GridError(f"{str(file)!r} cannot be read: {why(error)}") from None
         except (KeyError, TypeError, ValueError, AttributeError, GridError) as error:
-            raise GridError(f"{os.fspath(path)!r} holds no machine: {error}") from None
+            raise GridError(f"{str(file)!r} holds no machine: {error}") from None
         if made.ranks < 1 or COPY not in kernels or not all(map(_is_right, kernels.values())):
-            raise GridError(f"{os.fspath(path)!r} holds no machine: its rates make no sense")
+            raise GridError(f"{str(file)!r} holds no machine: its rates make no sense")
         return made
+
+
+def _file(path: object, what: str) -> Path:
+    return path_of(path, lambda problem: GridError(f"{what} {problem}"))
 
 
 def _is_right(rates: Rates) -> bool:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.errors import GridError
+from tikgen.grid.arguments import whole_number
 from tikgen.grid.boxes import Box, Message
 from tikgen.grid.decomposition import Decomposition, balanced
 from tikgen.grid.exchange import halves_of
@@ -62,8 +62,8 @@ def measure(
             grid.
     """
     for name, value in (("rounds", rounds), ("largest", largest)):
-        if value is not None and (isinstance(value, bool) or int(value) != value or value < 1):
-            raise GridError(f"{name} takes a whole number of 1 or more; got {value!r}")
+        if value is not None:
+            whole_number(name, value, least=1)
     processes = processes_of(comm)
     launches = by_name(launches_of(program))
     _, periodic, own = grid_of(program)

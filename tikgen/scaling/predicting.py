@@ -51,7 +51,12 @@ def predict(
     """
     launches = launches_of(program)
     shape, periodic, own = grid_of(program)
-    machines = [machine] if isinstance(machine, Machine) else list(machine)
+    machines = list(machine) if isinstance(machine, Iterable) else [machine]
+    for given, kind in ((machines, Machine), ([network] if network is not None else [], Network)):
+        for each in given:
+            if not isinstance(each, kind):
+                name = kind.__name__
+                raise GridError(f"{name.lower()} takes a tikgen.scaling.{name}; got {each!r:.60}")
     counts = _counts(ranks)
     parts, domain = alike(program), domain_of(program)
     most = most_steps(domain)
@@ -98,11 +103,11 @@ def predict(
 
 
 def _counts(ranks: Iterable[int]) -> list[int]:
-    found = sorted({1, *ranks})
-    for count in found:
+    listed = list(ranks) if isinstance(ranks, Iterable) else [ranks]
+    for count in listed:
         if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_RANKS:
             raise GridError(f"ranks takes whole numbers from 1 to {_MOST_RANKS}; got {count!r}")
-    return found
+    return sorted({1, *listed})
 
 
 def _grown(own: Extents, count: int, periodic: tuple[bool, ...]) -> Decomposition:

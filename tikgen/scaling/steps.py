@@ -115,6 +115,8 @@ def launches_of(program: Program) -> list[Launch]:
     Raises:
         GridError: if parts are not on a grid, or a condition decides how often they run.
     """
+    if not isinstance(program, Program):
+        raise GridError(f"scaling takes a tikgen.Program; got {program!r:.60}")
     found = list(_launches(program.parts, 1))
     if not found:
         raise GridError("scaling takes a program of kernels that grid.bind bound")

@@ -19,7 +19,9 @@ CompilationError = ti.TaichiCompilationError
 RuntimeFailure = ti.TaichiRuntimeError
 AssertionFailure = ti.TaichiAssertionError
 
+# Those of Taichi; messages name those that tikgen is tested on.
 ARCHS = ("cpu", "cuda", "vulkan", "metal", "opengl", "gles", "amdgpu")
+LISTED_ARCHS = "cpu, cuda or vulkan"
 
 # Neither Taichi's compiler nor the allocation of arrays is thread-safe: both take this lock.
 compiling = threading.RLock()

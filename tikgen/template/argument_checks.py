@@ -14,7 +14,7 @@ from tikgen.errors import ArgumentError
 from tikgen.template import views
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
 from tikgen.template.shapes import MOST_ELEMENTS
-from tikgen.units import counted
+from tikgen.units import are_missing, counted
 
 
 class Check:
@@ -101,7 +101,8 @@ class Check:
             hint = f"; pass {self.name}.view(np.{self.numpy})" if same else ""
             wanted = f"dtype {self.dtype} ({self.numpy})"
             return f"argument {self.name!r} takes {wanted}; got {value.dtype}{hint}"
-        if not (value.flags.c_contiguous or self.takes_view(value)):
+        is_locked = self.written and not value.flags.writeable
+        if not (is_locked or value.flags.c_contiguous or self.takes_view(value)):
             copy = f"np.ascontiguousarray({self.name})"
             return self.layout_problem("C-contiguous", value.strides, copy)
         return f"argument {self.name!r} is read-only, and the kernel writes to it"
@@ -127,7 +128,8 @@ class Check:
 
     def wrong_ndim(self, shape: tuple[int, ...]) -> str:
         """Return how the number of axes is wrong."""
-        return f"argument {self.name!r} takes {self.ndim} axes {self._wanted()}; got shape {shape}"
+        axes = counted(self.ndim, "axis")
+        return f"argument {self.name!r} takes {axes} {self._wanted()}; got shape {shape}"
 
     def wrong_extent(
         self, shape: tuple[int, ...], symbols: Sequence[str], sizes: Sequence[int]
@@ -218,7 +220,7 @@ class Rules:
         values = self.named(args, kwargs)
         missing = [name for name in self.names if name not in values]
         if missing:
-            raise self._error(f"argument {', '.join(missing)} is missing; it takes {self}")
+            raise self._error(f"{are_missing(missing)}; it takes {self}")
         return tuple(values[name] for name in self.names)
 
     def named(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -164,6 +164,13 @@ def mirrors_in(rules: Mapping[str, list[tuple[Any, Any]]]) -> list[str]:
     return sorted({MIRRORS[kind] for kind in kinds if kind in MIRRORS})
 
 
+def is_rule_beyond(rule: Any) -> bool:
+    """Return whether something is a rule that a layer may have for what lies outside."""
+    if isinstance(rule, tuple):
+        return len(rule) == 2 and rule[0] in get_args(get_args(Numbered)[0])
+    return rule in get_args(Kind)
+
+
 def is_by_field(boundary: Any) -> bool:
     """Return whether a boundary has rules by field rather than by side."""
     if not isinstance(boundary, Mapping):

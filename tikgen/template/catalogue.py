@@ -14,7 +14,7 @@ from tikgen.disk import why
 from tikgen.errors import TemplateChanged, TemplateError, UnknownTemplate
 from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
-from tikgen.template.blame import place_in, shown
+from tikgen.template.blame import place_in
 from tikgen.template.declarations import check_declared
 from tikgen.template.dependencies import Files
 from tikgen.template.parameters import Identifier, listed_values
@@ -38,6 +38,7 @@ _looked_at: dict[Template, Stamp] = {}
 # Folders whose templates are reloaded by someone who watches their files.
 _followed: set[Path] = set()
 _warned: set[str] = set()
+_IS_PATH = "is a path: build(load_template(path)) takes those"
 # Folders that load_template was given; they win over every search path.
 _explicit: dict[str, Path] = {}
 _known_variable = os.environ.get(ENVIRONMENT_VARIABLE)
@@ -71,6 +72,9 @@ def load_template(path: str | os.PathLike[str]) -> Template:
     """
     folder = _folder_of(path)
     with _lock:
+        if not folder.exists() and str(path) in _folders():
+            problem = f"there is no folder {folder}; build({str(path)!r}) takes the known template"
+            raise TemplateError(str(path), problem)
         template = _load_folder(folder)
         if _by_name.get(template.name) is not template:
             _by_name[template.name] = template
@@ -160,15 +164,17 @@ def find_template(name: str | Template) -> Template:
     """
     if isinstance(name, Template):
         return name
+    if isinstance(name, os.PathLike):
+        raise TemplateError(str(name), _IS_PATH)
     if not isinstance(name, str):
-        raise UnknownTemplate(shown(name), list_templates())
+        raise UnknownTemplate(name, list_templates())
     with _lock:
         _follow_variable()
         if name not in _by_name:
             folder = _folders().get(name)
             if folder is None:
                 if "/" in name or os.sep in name:
-                    raise TemplateError(name, "is a path: build(load_template(path)) takes those")
+                    raise TemplateError(name, _IS_PATH)
                 raise UnknownTemplate(name, _folders())
             _by_name[name] = _load_folder(folder)
         return _load_folder(_by_name[name].folder)
@@ -199,6 +205,8 @@ def _bump() -> None:
 
 def _folder_of(path: str | os.PathLike[str]) -> Path:
     try:
+        if not isinstance(path, str | os.PathLike) or not str(path):
+            raise ValueError("write one such as './mine'")
         folder = Path(path).expanduser().resolve()
         folder.exists()  # Raises where the system cannot have such a name.
         return folder

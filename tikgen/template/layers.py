@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from tikgen.dtypes import DType
 from tikgen.errors import InvalidValue, near
-from tikgen.template.boundaries import is_by_field, lies_on_walls, side_rules
+from tikgen.template.boundaries import is_by_field, is_rule_beyond, lies_on_walls, side_rules
 from tikgen.template.parameters import Invalid
 from tikgen.template.written_rules import is_number
 
@@ -65,6 +65,11 @@ def absorbing(
     elif kind == "cpml" and (strength is not None or order != 1):
         instead = "tikgen.matched_layers takes what says how such a layer absorbs"
         problem = "kind", f"'cpml' takes no strength and no order; {instead}"
+    if not is_rule_beyond(beyond):
+        problem = (
+            "beyond",
+            f"takes the rule of a side without layer, such as 'zero'; got {beyond!r}",
+        )
     problem = problem or _problem(width, 1 if strength is None else strength, order)
     if problem:
         name, takes = problem

@@ -7,6 +7,7 @@ slot for each point of the lower layer, and then one for each point of the upper
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from numbers import Integral
 from typing import Any
 
 import numpy as np
@@ -219,9 +220,11 @@ def matched_layers(
             f"takes a kernel with layers; {getattr(kernel, 'name', kernel)!s} has no layers of "
             "kind 'cpml'; make them by boundary=tikgen.absorbing(10, kind='cpml')"
         )
-    elif len(shape) != dim:
+    elif not hasattr(shape, "__len__") or isinstance(shape, str) or len(shape) != dim:
         wrong["shape"] = f"takes {dim} extents, for the fields of {kernel.name} have {dim} axes; "
-        wrong["shape"] += f"got the shape {shape}"
+        wrong["shape"] += f"got the shape {shape!r:.60}"
+    elif not all(isinstance(n, Integral) for n in shape):
+        wrong["shape"] = f"takes whole numbers; got {shape!r:.60}"
     elif words := [n for n, v in numbers.items() if not is_number(v)]:
         wrong = {name: f"takes a number; got {numbers[name]!r}" for name in words}
     elif not 0 < courant <= 10:

@@ -8,7 +8,6 @@ loaded, so that no value can carry code into a kernel.
 from __future__ import annotations
 
 import functools
-import keyword
 import types
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -18,45 +17,17 @@ from typing import Any, Literal, Union, get_args, get_origin
 import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
 from pydantic.fields import FieldInfo
-from pydantic_core import CoreSchema, PydanticUndefined, core_schema
+from pydantic_core import PydanticUndefined
 
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, ParameterError, TemplateError, near
 from tikgen.expression import Assignments, Equations, Expression, Reducing
+from tikgen.template.identifiers import FieldName as FieldName
+from tikgen.template.identifiers import Identifier as Identifier
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 
 _LONGEST = 200  # Letters of a value in a message.
 RESERVED = frozenset({"name", "schedule", "arch", "shape"})
-
-
-class Identifier(str):
-    """A name that generated code may use: a Python identifier, no keyword, no dunder."""
-
-    @classmethod
-    def parse(cls, value: object) -> Identifier:
-        """Return ``value`` as an identifier, or raise ValueError."""
-        text = str(value)
-        usable = text.isidentifier() and text.isascii() and not keyword.iskeyword(text)
-        if not isinstance(value, str) or not usable or text.startswith("_") or text == "ti":
-            raise ValueError(f"{value!r} is not a plain identifier")
-        return cls(text)
-
-    @classmethod
-    def __get_pydantic_core_schema__(cls, _source: object, _handler: object) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(cls.parse)
-
-
-class FieldName(Identifier):
-    """The name of a field, or of a component of one, such as ``v.x`` or ``f.3``."""
-
-    @classmethod
-    def parse(cls, value: object) -> FieldName:
-        """Return ``value`` as the name of a field or a component, or raise ValueError."""
-        own, dot, component = str(value).partition(".")
-        if dot and not (component.isalnum() and component.isascii()):
-            raise ValueError(f"{value!r} is no name of a field or of a component such as 'v.x'")
-        Identifier.parse(own if isinstance(value, str) else value)
-        return cls(value)
 
 
 class Invalid(ValueError):
@@ -368,7 +339,10 @@ def _wording(field: FieldInfo) -> Wording | None:
 def _type_name(annotation: Any) -> str:
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin in (Union, types.UnionType):
-        return " or ".join(_type_name(a) for a in arguments)
+        listed = [name for a in arguments for name in _names_in(a)]
+        if listed[-1] == "None" and any(get_origin(a) in (dict, tuple) for a in arguments):
+            return f"None, or {_listing(listed[:-1])}"  # Not what a container may hold.
+        return _listing(listed)
     if origin is tuple:
         each = _type_name(arguments[0])
         is_long = arguments[-1] is ... or len(set(arguments)) > 1
@@ -383,6 +357,12 @@ def _type_name(annotation: Any) -> str:
     names |= dict.fromkeys((Expression, Assignments, Reducing), "an expression")
     names |= {Equations: "equations"}
     return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
+
+
+def _names_in(annotation: Any) -> list[str]:
+    """Return in words what one of several types takes."""
+    is_literal = get_origin(annotation) is Literal
+    return [*map(str, get_args(annotation))] if is_literal else [_type_name(annotation)]
 
 
 def _listing(choices: Iterable[str]) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from numbers import Real
 from typing import Any, Literal
@@ -81,10 +82,14 @@ def _check(function: str, parameter: str, number: object, at: str, other: str) -
     if at not in (other, "wall"):
         raise InvalidValue(function, {"at": f"takes {other!r} or 'wall'; got {at!r}"})
     try:
-        if not is_number(number):
+        if not isinstance(number, Real):
             Identifier.parse(number)
+        elif not math.isfinite(number):
+            raise ValueError
     except ValueError:
-        takes = "takes a number, or the name of a scalar, a constant or an array over the face"
+        takes = (
+            "takes a finite number, or the name of a scalar, a constant or an array over the face"
+        )
         raise InvalidValue(function, {parameter: f"{takes}; got {number!r:.80}"}) from None
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, get_args
 
 from tikgen import untrusted
-from tikgen.disk import whole, why
-from tikgen.errors import TikgenError, UnknownTemplate
+from tikgen.disk import path_of, whole, why
+from tikgen.errors import ParameterError, TikgenError, UnknownTemplate
 from tikgen.pipeline import records
 from tikgen.pipeline.records import TIMED, Record
 from tikgen.store import Store, default_store
@@ -70,6 +70,7 @@ def export_records(
     Raises:
         TikgenError: if there are no records, or the file cannot be written.
     """
+    file = _file(path, "export_records")
     found = [r for r in records.all_records() if name is None or r.template == name]
     if not everything:
         found = best_of_each(found)
@@ -77,11 +78,15 @@ def export_records(
         raise TikgenError(f"There are no tuning records{f' of {name}' if name else ''} to export.")
     text = "\n".join([_HEAD, *map(_entry, sorted(found, key=_order))])
     try:
-        with whole(path) as new:
+        with whole(file) as new:
             new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
     return len(found)
+
+
+def _file(path: object, where: str) -> Path:
+    return path_of(path, lambda problem: ParameterError(where, {"path": problem}))
 
 
 def import_records(path: str | os.PathLike[str]) -> Imported:
@@ -93,7 +98,7 @@ def import_records(path: str | os.PathLike[str]) -> Imported:
         TikgenError: if the file cannot be read.
     """
     try:
-        text = untrusted.read_text(Path(path))
+        text = untrusted.read_text(_file(path, "import_records"))
     except OSError as error:
         raise TikgenError(f"Cannot read {path}: {why(error)}.") from None
     except Unusable as error:

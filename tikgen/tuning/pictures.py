@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tikgen.disk import whole, why
-from tikgen.errors import TikgenError
+from tikgen.disk import path_of, whole, why
+from tikgen.errors import ParameterError, TikgenError
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -25,12 +24,11 @@ def drawing() -> Any:
 def saved(figure: Figure, path: str | os.PathLike[str] | None) -> Figure:
     """Write a figure to ``path`` unless that is None; return it."""
     if path is not None:
+        target = path_of(path, lambda problem: ParameterError("plot", {"path": problem}))
         try:
             # matplotlib adds the suffix that is missing.
-            with whole(path if Path(path).suffix else f"{os.fspath(path)}.png") as new:
+            with whole(target if target.suffix else f"{target}.png") as new:
                 figure.savefig(new)
         except (OSError, ValueError) as error:
-            raise TikgenError(
-                f"Cannot write the picture {os.fspath(path)}: {why(error)}."
-            ) from None
+            raise TikgenError(f"Cannot write the picture {target}: {why(error)}.") from None
     return figure

@@ -89,7 +89,7 @@ def tune(
     seconds = budget_seconds(template.name, budget)
     problems = problems_of(seed=seed, timeout=timeout)
     if arch is not None and not runtime.is_arch(arch):
-        problems["arch"] = f"takes one of {', '.join(runtime.ARCHS)}; got {arch!r}"
+        problems["arch"] = f"takes {runtime.LISTED_ARCHS}; got {arch!r}"
     if problems:
         raise ParameterError(template.name, problems)
     arch = arch or runtime.current_arch() or DEFAULT_ARCH

@@ -14,6 +14,7 @@ from typing import Any
 
 from tikgen import engines
 from tikgen.consoles import make_console
+from tikgen.disk import path_problem
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.pipeline import evidence
 from tikgen.progress import bar
@@ -89,9 +90,11 @@ def verify(
     template = current_template(name)
     _check(template, archs, max_examples, mutants, params)
     _check_options(seed, timeout, shrink_seconds, scripts)
-    problem = engines.problem(engine)
-    if problem or engine not in (*engines.ENGINES, engines.DEFAULT):
-        problem = problem or f"takes the name of one engine; got {engine!r}"
+    takes = engines.DEFAULT, *engines.ENGINES
+    if not isinstance(engine, str) or engine not in takes:
+        problem = f"takes {', '.join(takes[:-1])} or {takes[-1]}; got {engine!r}"
+        raise ParameterError("verify", {"engine": problem})
+    if problem := engines.problem(engine):
         raise ParameterError("verify", {"engine": problem})
     is_beside = engine not in (engines.TAICHI, engines.DEFAULT)
     if is_beside and tuple(archs) != (arch := engines.arch_of(engine),):
@@ -117,7 +120,7 @@ def _check(
     problems = {}
     is_sequence = isinstance(archs, Sequence) and not isinstance(archs, str) and len(archs) > 0
     if not is_sequence or not all(map(runtime.is_arch, archs)):
-        problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {archs!r}"
+        problems["archs"] = f"takes a sequence of {runtime.LISTED_ARCHS}; got {archs!r}"
     if type(max_examples) is not int or max_examples < 1:
         problems["max_examples"] = f"must be a positive integer; got {max_examples!r}"
     if type(mutants) is not int or mutants < 0:
@@ -136,8 +139,8 @@ def _check_options(seed: Any, timeout: Any, shrink_seconds: Any, scripts: Any) -
         problems["timeout"] = "takes a positive number of seconds; got None"
     if not is_number(shrink_seconds) or not shrink_seconds >= 0:
         problems["shrink_seconds"] = f"takes seconds from 0; got {shrink_seconds!r}"
-    if not isinstance(scripts, str | os.PathLike):
-        problems["scripts"] = f"takes the path of a folder; got {scripts!r}"
+    if problem := path_problem(scripts, "a folder"):
+        problems["scripts"] = problem
     if problems:
         raise ParameterError("verify", problems)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -23,6 +23,13 @@ _Size = tuple[int, str]  # A size symbol of a step.
 _Extent = tuple[_Size | None, int]  # A size plus a number, or a number.
 # The names that workspaces have, see scratch_name.
 _SCRATCH = re.compile(r"_step\d+_")
+
+
+def steps_of(name: object, steps: Any) -> list[StepLike]:
+    """Return the steps of a graph as a list; raise ExportError if they are something else."""
+    if isinstance(steps, str | Mapping) or not isinstance(steps, Iterable):
+        raise ExportError(f"the graph {name!r}", f"it takes a list of steps; got {steps!r:.60}")
+    return list(steps)
 
 
 def plan_graph(
@@ -50,9 +57,10 @@ def plan_graph(
         draft.refuse("its name takes letters, digits and single underscores")
     if name in kernels:
         draft.refuse("a kernel has the same name")
-    if not steps:
+    listed = steps_of(name, steps)
+    if not listed:
         draft.refuse("it has no steps")
-    planned = [draft.add(number, step, kernels) for number, step in enumerate(steps)]
+    planned = [draft.add(number, step, kernels) for number, step in enumerate(listed)]
     arguments = draft.arguments()
     for temporary in temporaries:
         if temporary not in arguments or arguments[temporary].kind != "array":

@@ -65,7 +65,7 @@ def plan_kernel(
             if needs_evidence if found is None else not found.passed:
                 raise ExportError(kernel.name, _without_evidence(source, arch, found))
         except (UnsupportedOnArch, ParameterError, ExportError) as error:
-            failures[arch] = str(error)
+            failures[arch] = error.problem if isinstance(error, ExportError) else str(error)
             continue
         codes[arch] = _code(source, kernel.function.__name__, found)
     entry = m.Kernel(

@@ -16,6 +16,7 @@ import msgspec
 
 from tikgen.aot import manifest as m
 from tikgen.aot.c.files import c_files
+from tikgen.aot.contents import bundle_path
 from tikgen.aot.exporting.compiling import Compiled, compile_modules
 from tikgen.aot.exporting.existing_bundle import OldBundle, old_bundle
 from tikgen.aot.exporting.export_plan import ModulePlan, Plan, accessor_names
@@ -137,7 +138,7 @@ def write(
 def target_of(path: str | os.PathLike[str]) -> tuple[Path, Path]:
     """Return the path of a bundle as it is shown, and with links followed; check it."""
     try:
-        shown = Path(path).expanduser().absolute()
+        shown = bundle_path(path).expanduser().absolute()
         target = shown.resolve() if shown.is_symlink() else shown
         check_target(target)
     except (OSError, RuntimeError, ValueError) as error:  # No such user, or links in a circle.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Collection, Hashable, Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
@@ -14,13 +13,15 @@ from msgspec.structs import replace
 from tikgen import engines
 from tikgen.aot import manifest
 from tikgen.aot.bundle import Bundle
+from tikgen.aot.contents import bundle_path
 from tikgen.aot.exporting.example_data import made_up
 from tikgen.aot.exporting.template_kernels import evidence_on
 from tikgen.aot.module import ARCHS, Module
 from tikgen.aot.recording import recording_file as rf
 from tikgen.aot.user_kernels.extraction import OwnKernel
 from tikgen.aot.user_kernels.value_text import unused
-from tikgen.errors import ExportError, TikgenError, near
+from tikgen.disk import path_of
+from tikgen.errors import ExportError, RecordingError, TikgenError, near
 from tikgen.pipeline import builder
 from tikgen.template.parameters import plain
 
@@ -74,8 +75,10 @@ def export_recording(
         BundleError: if the bundle cannot be written.
         ParameterError: if an arch is unknown, or a setting is invalid.
     """
-    content = rf.read(Path(file))
-    what = os.fspath(file)
+    recording = path_of(file, lambda problem: RecordingError("a recording", f"file {problem}"))
+    bundle_path(path)
+    what = str(recording)
+    content = rf.read(recording)
     module = Module(archs, verify=verify, max_examples=max_examples, capabilities=capabilities)
     taken = _taken(what, content.launches, launches, set(arguments))
     steps = _Steps(what, content, names or {}, arguments).of(taken)

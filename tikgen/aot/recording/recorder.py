@@ -20,6 +20,7 @@ from tikgen.aot.recording import recording_file as rf
 from tikgen.aot.user_kernels.annotations import dtype_name
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
 from tikgen.aot.user_kernels.value_text import unused
+from tikgen.disk import path_of
 from tikgen.errors import ExportError
 from tikgen.pipeline import events
 from tikgen.pipeline.bound import BoundKernel
@@ -52,7 +53,7 @@ def record(path: str | os.PathLike[str]) -> Iterator[Recording]:
         ExportError: if another recording is active, or the file cannot be written.
     """
     global _is_on
-    file = Path(path)
+    file = path_of(path, lambda problem: ExportError("a recording", f"record {problem}"))
     if not file.absolute().parent.is_dir():
         raise ExportError(str(path), f"there is no folder {file.parent} to write a recording into")
     with _starting:

@@ -174,6 +174,8 @@ class Runtime:
         if problem := hidden_problem("values", values):
             raise ArgumentError("DeviceArray", problem)
         host = np.asarray(values)
+        if host.dtype.kind not in "biuf":
+            raise ArgumentError("array", f"takes numbers or an array of them; got {values!r:.60}")
         made = self.empty(host.shape, host.dtype)
         made.from_numpy(host)
         return made

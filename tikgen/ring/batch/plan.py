@@ -17,6 +17,7 @@ from tikgen.ring.messages.columns import Column, columns_of
 from tikgen.ring.messages.rules import is_integer, is_real
 from tikgen.taichi import kernels, runtime
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent
+from tikgen.units import counted
 
 
 @dataclass(frozen=True)
@@ -213,7 +214,9 @@ def _problems_of_constant(argument: Argument, value: Any) -> list[str]:
         if not hasattr(value, "shape"):
             return [f"constant {name!r} takes an array; got {value!r:.60}"]
         if len(value.shape) != argument.ndim:
-            return [f"constant {name!r} takes {argument.ndim} axes; got shape {value.shape}"]
+            return [
+                f"constant {name!r} takes {counted(argument.ndim, 'axis')}; got shape {value.shape}"
+            ]
         if isinstance(value, np.ndarray) and value.dtype != argument.dtype.numpy:
             return [f"constant {name!r} takes {argument.dtype}; got {value.dtype}"]
     return []

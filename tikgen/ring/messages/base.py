@@ -10,7 +10,7 @@ from uuid import UUID
 
 import msgspec
 
-from tikgen.ring.errors import MessageSerializationError
+from tikgen.ring.errors import MessageSerializationError, MessageTypeError, MessageValueError
 from tikgen.ring.messages import conversion, wire
 from tikgen.ring.messages.annotations import resolve_annotations
 
@@ -65,7 +65,7 @@ class _NoDataclass:
     def __get__(self, message: object, owner: type) -> NoReturn:
         code = sys._getframe(1).f_code
         if (code.co_filename, code.co_name) == (dataclasses.__file__, "_process_class"):
-            raise TypeError(
+            raise MessageTypeError(
                 "a class that derives from RingKernelMessage is a message already, with __init__ "
                 "and all: leave out @dataclass; or decorate a class that derives from nothing "
                 "with @message, above @dataclass if there is one"
@@ -93,7 +93,7 @@ class RingKernelMessage(
         correlation_id: the ``message_id`` of the message that this one answers.
 
     Raises:
-        ValueError: if the priority is not in 0 to 255.
+        MessageValueError: if the priority is not in 0 to 255.
     """
 
     __dataclass_fields__ = _NoDataclass()  # Read by `dataclass`.
@@ -109,7 +109,7 @@ class RingKernelMessage(
 
     def __post_init__(self) -> None:
         if self.priority not in _PRIORITIES:
-            raise ValueError(f"priority takes 0 to 255; got {self.priority!r}")
+            raise MessageValueError(f"priority takes 0 to 255; got {self.priority!r}")
 
     def serialize(self) -> bytes:
         """Return the message as MessagePack.
@@ -186,13 +186,13 @@ def message(cls: type[T] | None = None) -> type[T] | Callable[[type[T]], type[T]
         cls: the class; without it, a decorator is returned.
 
     Raises:
-        TypeError: if the class has its own ``__init__``, a mutable default, or a field with a name
-            that messages need.
+        MessageTypeError: if the class has its own ``__init__``, a mutable default, or a field with
+            a name that messages need.
     """
     if cls is None:
         return message
     if not isinstance(cls, type):
-        raise TypeError(f"@message takes a class; got {cls!r:.60}")
+        raise MessageTypeError(f"@message takes a class; got {cls!r:.60}")
     if issubclass(cls, RingKernelMessage):
         return cls
     made: type[T] = conversion.message_type(cls, RingKernelMessage)

@@ -7,6 +7,7 @@ from typing import Any, cast
 
 import msgspec
 
+from tikgen.ring.errors import MessageTypeError
 from tikgen.ring.messages.rules import Rule, rule
 
 Check = Callable[[object], "str | None"]
@@ -36,7 +37,7 @@ def resolved_annotations(message_type: type[Any]) -> dict[str, Any]:
     try:
         fields = msgspec.structs.fields(message_type)
     except NameError as error:
-        raise TypeError(
+        raise MessageTypeError(
             f"{message_type.__qualname__}: {error}, in an annotation; define the name before the "
             "message, or at the top level of the module"
         ) from error

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.ring.errors import ColumnError
+from tikgen.ring.errors import ColumnError, MessageTypeError, MessageValueError
 from tikgen.ring.messages.base import RingKernelMessage
 from tikgen.ring.messages.checks import resolved_annotations
 from tikgen.ring.messages.rules import Rule, is_integer, is_real
@@ -87,10 +87,11 @@ def vector(dtype: Any, length: int) -> Any:
         length: the number of elements, from 1.
 
     Raises:
-        ValueError: if there is no such dtype, or the length is below 1.
+        ConversionError: if there is no such dtype.
+        MessageValueError: if the length is below 1.
     """
     if isinstance(length, bool) or not isinstance(length, int) or length < 1:
-        raise ValueError(f"vector: length takes an integer from 1; got {length!r}")
+        raise MessageValueError(f"vector: length takes an integer from 1; got {length!r}")
     return Annotated[Any, Vector(_dtype(dtype), length)]
 
 
@@ -100,7 +101,7 @@ def _dtype(annotation: Any) -> DType:
             if isinstance(extra, DType):
                 return extra
         annotation = get_args(annotation)[0]
-    if annotation in _DTYPES:
+    if isinstance(annotation, type) and annotation in _DTYPES:
         return _DTYPES[annotation]
     return DType.parse(annotation)
 
@@ -112,10 +113,10 @@ def columns_of(message_type: type[Any]) -> tuple[Column, ...]:
 
     Raises:
         ColumnError: if a field holds neither a number nor a vector of known length.
-        TypeError: if it is no message type.
+        MessageTypeError: if it is no message type.
     """
     if not (isinstance(message_type, type) and issubclass(message_type, msgspec.Struct)):
-        raise TypeError(f"columns_of takes a message type; got {message_type!r:.60}")
+        raise MessageTypeError(f"columns_of takes a message type; got {message_type!r:.60}")
     found = message_type.__dict__.get("_ring_columns")
     if found is None:
         annotations = resolved_annotations(message_type)

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import msgspec
 
+from tikgen.ring.errors import MessageTypeError
 from tikgen.ring.messages.annotations import evaluated
 
 _LEFT_OUT = {"__dict__", "__weakref__", "__annotations__", "__slots__", "__match_args__"}
@@ -85,7 +86,9 @@ def _fields(cls: type[Any]) -> Iterator[_Field]:
         _refuse_init_var(cls, name, annotation)
         default = cls.__dict__.get(name, msgspec.NODEFAULT)
         if isinstance(default, MemberDescriptorType):
-            raise TypeError(f"{cls.__qualname__}: a message takes no __slots__; leave them out")
+            raise MessageTypeError(
+                f"{cls.__qualname__}: a message takes no __slots__; leave them out"
+            )
         if isinstance(default, dataclasses.Field):
             yield _of_dataclass_field(name, annotation, default)
         elif type(default) is type(msgspec.field()):
@@ -145,7 +148,7 @@ def _refuse_init_var(cls: type[Any], name: str, annotation: Any) -> None:
     text = annotation if isinstance(annotation, str) else ""
     is_one = text.split("[")[0].rpartition(".")[2] == "InitVar"
     if is_one or annotation is dataclasses.InitVar or isinstance(annotation, dataclasses.InitVar):
-        raise TypeError(f"{cls.__qualname__}.{name}: a message cannot have an InitVar")
+        raise MessageTypeError(f"{cls.__qualname__}.{name}: a message cannot have an InitVar")
 
 
 def _with_type_of_base(field: _Field, base: type[Any]) -> _Field:
@@ -168,11 +171,11 @@ def _repeats(field: _Field) -> bool:
 def _check(cls: type[Any], field: _Field, base: type[Any]) -> None:
     name = f"{cls.__qualname__}.{field.name}"
     if field.name not in base.__struct_fields__ and hasattr(base, field.name):
-        raise TypeError(f"{name}: every message has a method of that name; rename the field")
+        raise MessageTypeError(f"{name}: every message has a method of that name; rename the field")
     default = field.default
     is_copied = isinstance(default, _EMPTY_AND_COPIED) and not len(default)
     if type(default).__hash__ is None and not is_copied:
-        raise TypeError(
+        raise MessageTypeError(
             f"{name}: a default of type {type(default).__name__} would be shared by all "
             "messages; use dataclasses.field(default_factory=...)"
         )
@@ -182,7 +185,7 @@ def _namespace(cls: type[Any], fields: set[str], base: type[Any]) -> dict[str, A
     """Return the methods and attributes of the class itself."""
     kept = _kept(cls, fields | set(base.__struct_fields__))
     if "__init__" in kept:
-        raise TypeError(
+        raise MessageTypeError(
             f"{cls.__qualname__} has an __init__ of its own; a message's is made from its fields. "
             "Use __post_init__"
         )

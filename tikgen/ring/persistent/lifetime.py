@@ -23,6 +23,7 @@ from tikgen.ring.errors import (
     KernelTerminated,
     QueueTimeoutError,
 )
+from tikgen.ring.persistent.handler import RingBody
 from tikgen.ring.persistent.heartbeat import Heartbeat
 from tikgen.ring.persistent.launch import Launch, wait_for
 from tikgen.ring.persistent.layout import layout_of
@@ -84,6 +85,10 @@ class RingLifecycle:
         if not isinstance(watchdog, int | float) or not 0 <= watchdog <= _MOST_WATCHDOG:
             problem = f"takes seconds up to {_MOST_WATCHDOG}, 0 for no watchdog"
             raise InvalidConfigurationError("watchdog", watchdog, problem)
+        # Of another type are Assignments, which are slow to import.
+        if not isinstance(handler, str | RingBody) and not hasattr(handler, "assignments"):
+            problem = "takes assignments such as 'y = 2*x', or a RingBody"
+            raise InvalidConfigurationError("handler", handler, problem)
         self.kernel_id = kernel_id
         self.capacity = capacity
         self.arch = arch

@@ -9,6 +9,8 @@ import operator
 from collections.abc import Iterator
 from typing import Any, SupportsIndex
 
+from tikgen.ring.errors import MessageValueError
+
 # Buckets between two powers of two; below twice as many, values are exact.
 _PARTS = 16
 
@@ -53,7 +55,7 @@ class Histogram:
     def record_many(self, value: SupportsIndex, count: int) -> None:
         """Count a value several times."""
         if count < 0:
-            raise ValueError(f"a value comes at least 0 times; got {count}")
+            raise MessageValueError(f"a value comes at least 0 times; got {count}")
         if count == 0:
             return
         value = self._widen(value)
@@ -64,7 +66,7 @@ class Histogram:
         """Make room for a value outside the range so far, and return it."""
         value = operator.index(value)
         if value < 0:
-            raise ValueError(f"a histogram counts values of at least 0; got {value}")
+            raise MessageValueError(f"a histogram counts values of at least 0; got {value}")
         if value < self._least:
             self._least = value
         if value > self._most:  # Last, for readers in other threads.
@@ -105,7 +107,7 @@ class Histogram:
         """Return several percentiles of the same values; raises as :meth:`percentile`."""
         for q in qs:
             if not 0 <= q <= 100:
-                raise ValueError(f"a percentile is from 0 to 100; got {q}")
+                raise MessageValueError(f"a percentile is from 0 to 100; got {q}")
         least, most = self.min, self.max
         sums = list(itertools.accumulate(self._counts.copy()))  # Copied in one step under the GIL.
         return tuple(self._at(sums, q, least, most) for q in qs)

@@ -229,11 +229,12 @@ def space_of(
     if not isinstance(archs, list | tuple):
         problems["archs"] = f"takes a sequence of archs; got {archs!r}"
     elif unknown := [arch for arch in archs if not runtime.is_arch(arch)]:
-        problems["archs"] = f"takes a sequence of {', '.join(runtime.ARCHS)}; got {unknown[0]!r}"
-    if shape is None:
+        problems["archs"] = f"takes a sequence of {runtime.LISTED_ARCHS}; got {unknown[0]!r}"
+    if shape is None or isinstance(shape, str):
+        got = "is missing; it" if shape is None else f"is {shape!r}; it"
         problems["shape"] = (
-            "is missing; it takes the size of each axis, such as (512, 512), "
-            "one number for all of them, or a list of shapes"
+            f"{got} takes the size of each axis, such as (512, 512), one number for all of them, "
+            "or a list of shapes"
         )
     if any(type(value) is not bool for value in _axis(name, "baked", baked)):
         problems["baked"] = f"takes True, False or a list; got {baked!r}"

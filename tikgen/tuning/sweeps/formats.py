@@ -108,7 +108,7 @@ def document(rows: Sequence[Row], about: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_suffix(path: Path) -> None:
     if path.suffix not in FORMATS:
-        raise TikgenError(f"A table is saved as {', '.join(FORMATS)}; got the name {str(path)!r}.")
+        raise TikgenError(f"The file of a table ends in {', '.join(FORMATS)}; got {str(path)!r}.")
 
 
 def _as_cell(value: Any) -> Any:

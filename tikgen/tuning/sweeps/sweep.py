@@ -14,6 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.disk import path_problem
 from tikgen.errors import GridError, ParameterError
 from tikgen.pipeline.records import taichi_version
 from tikgen.progress import bar
@@ -336,8 +337,8 @@ def _check_options(
     results: Any,
 ) -> None:
     problems = problems_of(seed=seed, timeout=timeout)
-    if results is not None and not isinstance(results, str | os.PathLike):
-        problems["results"] = f"takes the path of a file; got {results!r}"
+    if results is not None and (problem := path_problem(results)):
+        problems["results"] = problem
     if client is not None and scheduler is not None:
         problems["scheduler"] = "is given along with client; give one of them"
     elif scheduler is not None and not (isinstance(scheduler, str) and scheduler):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tikgen.disk import path_of
 from tikgen.errors import ParameterError, TikgenError
 from tikgen.lifecycle import html
 from tikgen.text_layout import fit
@@ -154,6 +155,11 @@ class SweepResult:
         self, columns: Sequence[str] | None = None, rows: int | None = None
     ) -> tuple[list[str], list[list[str]]]:
         """Return the header and the lines of :meth:`table`, cell by cell."""
+        if isinstance(columns, str) or not isinstance(columns, Iterable | None):
+            problem = f"takes a list of columns; got {columns!r:.60}"
+            raise ParameterError("table", {"columns": problem})
+        if rows is not None and not isinstance(rows, int):
+            raise ParameterError("table", {"rows": f"takes a whole number; got {rows!r:.60}"})
         self._check_columns(*columns or ())
         if columns is None:
             back = self.columns[len(self._front) + len(OUTCOME) :]
@@ -181,7 +187,7 @@ class SweepResult:
             TikgenError: if the file cannot be written, or its kind is another one; for parquet,
                 if pyarrow is not installed.
         """
-        formats.save(Path(path), self.columns, self.rows, self.about)
+        formats.save(_path(path, "save"), self.columns, self.rows, self.about)
 
     @classmethod
     def load(cls, path: str | os.PathLike[str]) -> SweepResult:
@@ -190,7 +196,7 @@ class SweepResult:
         Raises:
             TikgenError: if the file cannot be read, or holds something else.
         """
-        return cls(*formats.load(Path(path)))
+        return cls(*formats.load(_path(path, "load")))
 
     def plot(
         self,
@@ -298,6 +304,11 @@ class SweepResult:
         for name in names:
             if name not in self.columns:
                 raise ParameterError.unknown("sweep result", str(name), self.columns)
+
+
+def _path(path: object, method: str) -> Path:
+    where = f"SweepResult.{method}"
+    return path_of(path, lambda problem: ParameterError(where, {"path": problem}))
 
 
 def _aligned(header: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
