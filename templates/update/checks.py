@@ -20,7 +20,6 @@ from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
 from .matched import kept_arrays, profile_arrays
 from .reading import is_state, layered_of, spacing_of, states_in, type_of, update_of
-from .states import STATES
 
 MOST_ARGUMENTS = 64
 # With as many, Taichi compiles a kernel in some 15 s on cpu.
@@ -129,7 +128,9 @@ def _check_names(p: Any, update: Update) -> None:
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
-    for kind, known in (("at", names), ("types", (*names, *faces_of(p)))):
+    # A field lies somewhere and has a type even if nothing reads its old value.
+    located = (*names, *update.fields.values())
+    for kind, known in (("at", located), ("types", (*located, *faces_of(p)))):
         for name in getattr(p, kind) or ():
             options = (*known, *map(vector_of, known))
             if component_of(name, p.vectors or {}) not in options:
@@ -171,20 +172,20 @@ def _check_mask(p: Any) -> None:
 
 
 def _check_types(p: Any, update: Update) -> None:
-    roles = {**update.arrays, **dict.fromkeys(faces_of(p), "in")}
+    read = {vector_of(n) for n, role in update.arrays.items() if role != "out"} | {*faces_of(p)}
     for name, dtype in (p.types or {}).items():
-        own = {role for n, role in roles.items() if vector_of(n) == name}
-        next_values = (n for n, field in update.fields.items() if vector_of(field) == name)
-        if any(type_of(p, n) == dtype for n in next_values):
-            own.add("out")
-        if not own:
-            known = f"; {name}' is {name}_next" if f"{name}_next" in roles else ""
-            raise Invalid("types", f"names {name}, which is no array{known}")
+        named = [
+            n for n in update.outputs if name in (vector_of(n), vector_of(update.fields.get(n, n)))
+        ]
+        # The next value of a field that is read may have another type.
+        written = [n for n in named if name not in read or type_of(p, n) == dtype]
+        if name not in read and not written:
+            raise Invalid("types", f"names {name}, which is no array")
         if dtype.is_float and not p.dtype.is_float:
             raise Invalid("types", f"makes {name} {dtype}, and {p.dtype} holds no fractions")
-        if own != {"in"} and not dtype.is_float and p.dtype.is_float:
-            _check_states(p, update, name)
-        if p.mask and own != {"in"} and dtype.bits > p.dtype.bits:
+        if not dtype.is_float and p.dtype.is_float:
+            _check_states(p, name, written)
+        if p.mask and written and dtype.bits > p.dtype.bits:
             raise Invalid(
                 "types",
                 f"makes {name} {dtype}, which cannot be kept exactly where all is computed in "
@@ -192,18 +193,18 @@ def _check_types(p: Any, update: Update) -> None:
             )
 
 
-def _check_states(p: Any, update: Update, name: str) -> None:
+def _check_states(p: Any, name: str, outputs: list[str]) -> None:
     """Refuse to write what is no state to an array of integers, where floats are computed."""
-    dtype = p.types[name]
-    for output in update.outputs:
-        names = vector_of(output), vector_of(update.fields.get(output, output))
-        if name not in names or type_of(p, output) != dtype:
-            continue
+    update, dtype = update_of(p), p.types[name]
+    for output in outputs:
         if output not in states_in(p):
+            bits = 16 if p.dtype.bits == 32 else 32
             raise Invalid(
                 "types",
-                f"makes {name} {dtype}, and what is written is {p.dtype}; integers take {STATES}. "
-                "They take all else where all is computed in integers, dtype='i32' or 'i64'",
+                f"makes {name} {dtype}, and what is written is {p.dtype}; integers take "
+                f"conditions, whole numbers that {p.dtype} holds, integers of at most {bits} bits, "
+                "and where, min or max of these. Points that a mask or a region leaves alone keep "
+                "an integer of the array. All else needs dtype='i32' or 'i64'",
             )
         if not is_state(p, output):
             low, high = states_in(p)[output]

@@ -12,8 +12,6 @@ from tikgen import DType
 from tikgen.expression import Update
 from tikgen.expression.tree import Node
 
-STATES = "conditions, whole numbers, integers that it holds exactly, and where, min or max of these"
-
 # The least and the greatest state.
 Range = tuple[int, int]
 

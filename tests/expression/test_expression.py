@@ -205,7 +205,9 @@ def test_equal_expressions_are_equal_and_frozen() -> None:
         "(x > y)*2": "ti.cast(x[i] > y[i], ti.f32) * ti.f32(2.0)",
         "min(x, y, 1)": "ti.min(ti.min(x[i], y[i]), ti.f32(1.0))",
         "0 < x < 1": "ti.cast((ti.f32(0.0) < x[i]) & (x[i] < ti.f32(1.0)), ti.f32)",
-        "not (x and y)": "ti.cast(not ((x[i] != ti.f32(0.0)) & (y[i] != ti.f32(0.0))), ti.f32)",
+        "not (x and y)": (
+            "ti.cast(not ((not x[i] == ti.f32(0.0)) & (not y[i] == ti.f32(0.0))), ti.f32)"
+        ),
         "where(x > y and y > a and not x > a, x, y)": (
             "ti.select((x[i] > y[i]) & (y[i] > a) & (not x[i] > a), x[i], y[i])"
         ),

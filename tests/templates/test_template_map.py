@@ -166,6 +166,19 @@ def test_negative_power_of_zero_is_infinite(ti_arch: str) -> None:
     np.testing.assert_array_equal(out, [np.inf, 0.25])
 
 
+@pytest.mark.parametrize(
+    "text",
+    ["x != x", "x != 0", "not x", "x and y", "where(x, 1, 2)", "(x != 1) + (x != y)"],
+)
+def test_nan_is_unlike_every_number(text: str, ti_arch: str, without_fast_math: None) -> None:
+    x, y = np.float32([np.nan, 1, 0, -2]), np.float32([np.nan, np.nan, 1, -2])
+    out = np.full_like(x, 9)
+    kernel = elementwise(f"z = {text}")
+    kernel(*([x, y] if "y" in text else [x]), out)
+    np.testing.assert_array_equal(out, kernel.reference(*([x, y] if "y" in text else [x]), out))
+    assert out[0] == ("not" not in text) * (2 if "+" in text else 1)
+
+
 def test_nan_is_found_and_ignored_by_min_and_max(ti_arch: str) -> None:
     x = np.array([np.nan, 1.0, np.nan], np.float32)
     y = np.array([2.0, np.nan, np.nan], np.float32)

@@ -77,11 +77,13 @@ def test_states_are_those_of_numpy(ti_arch: str, data: st.DataObject) -> None:
     ("text", "types", "problem"),
     [
         ("m = m + (u > 0)", {"m": "i8"}, "what is written is f32; integers take conditions"),
-        ("m = where(u > 0, 1.5, 0)", {"m": "u8"}, "integers take conditions, whole numbers"),
-        ("m = where(u > 0, u, 0)", {"m": "u8"}, "integers take conditions, whole numbers"),
-        ("m = where(u > 0, k, 0)", {"m": "i32", "k": "i32"}, "integers that it holds exactly"),
+        ("m = where(u > 0, 1.5, 0)", {"m": "u8"}, "integers take conditions"),
+        ("m = where(u > 0, u, 0)", {"m": "u8"}, "integers take conditions"),
+        ("m = where(u > 0, k, 0)", {"m": "i32", "k": "i32"}, "whole numbers that f32 holds"),
         ("m = where(u > 0, k[1, 0], 0)", {"m": "i32", "k": "u8"}, "integers take conditions"),
-        ("m = where(u > 0, 16777217, 0)", {"m": "i32"}, "integers that it holds exactly"),
+        ("m = where(u > 0, 16777217, 0)", {"m": "i32"}, "whole numbers that f32 holds"),
+        ("m' = 2*u", {"m": "u8"}, "integers take conditions"),
+        ("where u > 0:\n    m = 3", {"m": "i32"}, "leaves alone keep an integer"),
         ("m = where(u > 0, 300, 0)", {"m": "u8"}, "what is written lies from 0 to 300"),
         ("m = -(u > 0)", {"m": "u8"}, "what is written lies from -1 to 0"),
         ("m = min(u > 0, k)", {"m": "u8", "k": "i8"}, "what is written lies from -128 to 1"),
@@ -95,3 +97,14 @@ def test_what_is_no_state_is_refused(text: str, types: dict[str, str], problem: 
 def test_states_are_not_absorbed() -> None:
     with pytest.raises(ParameterError, match="absorbs m, which is an array of integers"):
         tikgen.update("m' = where(u > 0, m, 0)", types={"m": "u8"}, boundary=tikgen.absorbing(3))
+
+
+def test_a_field_has_a_type_and_a_place_even_if_its_old_value_is_not_read() -> None:
+    (_, m) = tikgen.update("m' = u > 0.5", types={"m": "u8"}).signature.arguments
+    assert (m.name, m.dtype) == ("m_next", tikgen.DType.u8)
+    places = {"p": "centre", "s": "face x"}
+    projected = tikgen.render(
+        "update", equations="ux' = s - dx(p)", dim=2, at=places | {"ux": "face x"}
+    )
+    stored = tikgen.render("update", equations="ux_next = s - dx(p)", dim=2, at=places)
+    assert projected.text.partition("@ti")[2] == stored.text.partition("@ti")[2]

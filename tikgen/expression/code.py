@@ -133,6 +133,8 @@ class TaichiCode(Code):
             return f"ti.cast(ti.{node.op}({wide}), {self._dtype.taichi})", _ATOM
         if node.op in ("and", "or"):
             return self._logic(node)
+        if node.op == "!=" and self._dtype.is_float:  # Taichi's is false where one of them is NaN.
+            return f"not {self.infix(node, '==', _COMPARE)[0]}", _NOT
         if node.op == "not" and node.args[0].op in ("and", "or"):
             return f"not ({self.number(node.args[0])})", _NOT
         if node.op == "**":

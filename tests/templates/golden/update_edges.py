@@ -35,7 +35,7 @@ def points(
         i = ti.select(end < before, first + end, right - before + end)
         faded_u_next = (
             ti.select(
-                ti.cast(solid[i], ti.f32) != ti.f32(0.0),
+                not ti.cast(solid[i], ti.f32) == ti.f32(0.0),
                 u[i],
                 u[i]
                 + a
@@ -64,7 +64,7 @@ def points(
             for lane in range(32):
                 buffer_u_next[lane] = (
                     ti.select(
-                        ti.cast(solid[run + lane + 1], ti.f32) != ti.f32(0.0),
+                        not ti.cast(solid[run + lane + 1], ti.f32) == ti.f32(0.0),
                         u[run + lane + 1],
                         u[run + lane + 1]
                         + a * (u[run + lane] + u[run + lane + 2] - ti.f32(2.0) * u[run + lane + 1])
@@ -86,7 +86,7 @@ def points(
         for i in range(left, right):
             faded_u_next = (
                 ti.select(
-                    ti.cast(solid[i], ti.f32) != ti.f32(0.0),
+                    not ti.cast(solid[i], ti.f32) == ti.f32(0.0),
                     u[i],
                     u[i] + a * (u[i - 1] + u[i + 1] - ti.f32(2.0) * u[i])
                 )
