@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
+import signal
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 from mpi4py import MPI
@@ -12,6 +18,7 @@ from mpi4py import MPI
 import start
 import tikgen
 from tikgen.grid.mpi import meet
+from tikgen.grid.processes import Processes
 
 FOLDER = Path(sys.argv[1])
 WORLD = MPI.COMM_WORLD
@@ -38,6 +45,61 @@ def made(comm: Any, halo: int | None, native: bool | None = None) -> tuple[Any, 
         [step, "dt = 0.1 + 0.01*top", grid.swap((u, un))], native=native, u=u, top=top, dt=dt
     )
     return grid, program, top
+
+
+@contextlib.contextmanager
+def interrupting(name: str) -> Iterator[None]:
+    """Interrupt the last process whenever it calls a method of them all, and later the first."""
+    method, times = getattr(Processes, name), itertools.count()
+
+    def interrupted(processes: Processes, *given: Any, **named: Any) -> Any:
+        if next(times) or WORLD.rank == last:
+            interrupt(0, last)
+        return method(processes, *given, **named)
+
+    with patch.object(Processes, name, interrupted):
+        yield
+
+
+def interrupt(*which: int) -> None:
+    """Interrupt this process if it is one of some."""
+    if WORLD.rank in which:
+        signal.raise_signal(signal.SIGINT)
+
+
+def check_interrupted(program: tikgen.Program, call: Callable[[], Any]) -> None:
+    """Check that a run that a process interrupts ends so on all of them, after the same step."""
+    how: Any = {"until": "top < -1", "check_every": 3, "most": 10**9, "every": 5}
+    how |= {"checkpoint": FOLDER / "often.npz", "minutes": 1e-9}
+    try:
+        program.run(call=lambda program: call(), **how)
+    except KeyboardInterrupt:
+        steps = WORLD.allgather(program.steps)
+        assert len(set(steps)) == 1, steps
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    else:
+        raise AssertionError(f"rank {WORLD.rank} went on to step {program.steps}")
+
+
+def check_interrupts(program: tikgen.Program) -> None:
+    """Check what Ctrl-C does that one or two processes hear, anywhere in a run."""
+    number, times = WORLD.bcast(os.getpid(), last), itertools.count()
+
+    def interrupt_last() -> None:
+        if WORLD.rank == 0 and not next(times):  # Once, as it may arrive late.
+            os.kill(number, signal.SIGINT)
+
+    check_interrupted(program, interrupt_last)
+    check_interrupted(program, lambda: interrupt(last))
+    for name in ("compare", "check", "greatest", "agreed"):
+        with interrupting(name):
+            check_interrupted(program, lambda: None)
+    # A handler that raises nothing lets it go on.
+    heard: list[int] = []
+    signal.signal(signal.SIGINT, lambda *_: heard.append(program.steps))
+    assert program.run(9, every=3, call=lambda program: interrupt(last)).steps == 9
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    assert [step % 3 for step in heard] == [0, 0, 0] * (WORLD.rank == last)
 
 
 for native in (None, False):
@@ -73,5 +135,6 @@ for native in (None, False):
     before = program.steps
     program.run(100, every=2, call=lambda program: WORLD.rank == last and program.stop())
     assert before < program.steps <= before + 2  # An idle process ended the run of all.
+    check_interrupts(program)
 meet(WORLD)
 print("all is done together", flush=True)

@@ -13,6 +13,7 @@ from typing import Any
 from tikgen.errors import ProgramError, Terminated
 from tikgen.program import checkpoints, zarr_checkpoints
 from tikgen.program.checkpoints import PathLike
+from tikgen.program.interrupts import Interrupts
 from tikgen.program.team import Team
 from tikgen.program.walk import Walk
 
@@ -32,6 +33,7 @@ class Ending:
         path: the checkpoint; None for none.
         minutes: one is written every so many minutes as well, by the clock of rank 0.
         save: writes the checkpoint, on all processes.
+        interrupts: what Ctrl-C does to the run.
 
     Attributes:
         is_over: whether all agreed that the run ends.
@@ -48,9 +50,11 @@ class Ending:
         path: PathLike | None,
         minutes: float | None,
         save: Callable[[PathLike], None],
+        interrupts: Interrupts,
     ) -> None:
         self.is_over = False
         self._walk, self._team, self._path, self._save = walk, team, path, save
+        self._interrupts = interrupts
         self._seconds = None if minutes is None else 60 * minutes
         self._is_asked, self._is_due = False, False
         self._heard = False
@@ -116,17 +120,24 @@ class Ending:
             self.agree()
 
     def agree(self) -> None:
-        """Agree with the other processes, all after the same step, how to go on."""
+        """Agree with the other processes, all after the same step, how to go on.
+
+        Raises:
+            KeyboardInterrupt: after Ctrl-C, on all processes; of this one what its handler raises.
+        """
+        is_interrupted = self._interrupts.ask()  # First, as a handler may stop the run.
         late = self._seconds is not None and time.monotonic() - self._written >= self._seconds
-        marks = [self._walk.is_stopped, self._heard, late and self._is_writer]
+        marks = [self._walk.is_stopped, self._heard, late and self._is_writer, is_interrupted]
         if self._team is not None:
             found = self._team.greatest([*marks, self._took])
             marks, self._took = [value > 0 for value in found[:-1]], found[-1]
-        self.is_over, self._is_asked, self._is_due = marks
+        self.is_over, self._is_asked, self._is_due, is_interrupted = marks
         self.is_over = self.is_over or self._is_asked
         # Equal on all processes, so that they agree after the same step.
         self._walk.ahead = _ahead(self._walk.ahead, self._steps, self._took)
         self._steps, self._took = 0, 0.0
+        if is_interrupted and not self._is_asked:  # SIGTERM has its checkpoint.
+            self._interrupts.end()
 
     def keep(self) -> None:
         """Write a checkpoint if it is time.

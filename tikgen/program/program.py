@@ -19,6 +19,7 @@ from tikgen.program import agreement, checkpoints, picture, running, saving
 from tikgen.program import reference as references
 from tikgen.program import state as states
 from tikgen.program.exporting import exported
+from tikgen.program.interrupts import Interrupts
 from tikgen.program.parts import Part, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
@@ -180,7 +181,7 @@ class Program:
     ) -> running.Run:
         """Run steps; return how many were done, how long they took and why they ended.
 
-        Ctrl-C ends it between two steps.
+        Ctrl-C ends it between two steps, on all processes that share a grid after the same one.
 
         Args:
             steps: how many steps; or use ``until``.
@@ -203,16 +204,21 @@ class Program:
                 does not hold, or ``checkpoint`` cannot be written: the arrays then hold the values
                 after that step.
             Terminated: a SystemExit, after SIGTERM, once ``checkpoint`` is written.
+            KeyboardInterrupt: after Ctrl-C, on all processes that share a grid.
         """
         before = self._walk.steps
         wanted = running.Wanted(
             steps, every, call, until, check_every, most, progress, watch, checkpoint, minutes
         )
-        with self._working(wanted.described, runs=True):
+        # From here on, as processes wait for each other to make the call.
+        interrupts = Interrupts(self._walk)
+        with interrupts, self._working(wanted.described, runs=True):
             wanted.checked()
             start = time.perf_counter()
             try:
-                return running.run(self._walk, wanted, lambda: self._called(call), self.save)
+                return running.run(
+                    self._walk, wanted, lambda: self._called(call), self.save, interrupts
+                )
             finally:
                 self._record(start, self._walk.steps - before)
 

@@ -5,12 +5,9 @@ from __future__ import annotations
 import contextlib
 import math
 import numbers
-import signal
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -19,6 +16,7 @@ from tikgen.errors import ProgramError
 from tikgen.program import costs
 from tikgen.program.checkpoints import PathLike, check_path, name_of
 from tikgen.program.ending import Ending
+from tikgen.program.interrupts import Interrupts
 from tikgen.program.parts import function_name, takes_arguments
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
@@ -113,7 +111,11 @@ def _is_time(value: Any) -> bool:
 
 
 def run(
-    walk: Walk, wanted: Wanted, call: Callable[[], object], save: Callable[[PathLike], None]
+    walk: Walk,
+    wanted: Wanted,
+    call: Callable[[], object],
+    save: Callable[[PathLike], None],
+    interrupts: Interrupts,
 ) -> Run:
     """Run steps; see :meth:`Program.run`."""
     until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
@@ -122,8 +124,8 @@ def run(
     reached = None if until is None else False
     first, last = walk.steps, walk.steps + wanted.total
     began = time.perf_counter()
-    ending = Ending(walk, walk.plan.team, wanted.checkpoint, wanted.minutes, save)
-    with _shown(walk, wanted) as show, _Interrupts(walk) as interrupts, ending:
+    ending = Ending(walk, walk.plan.team, wanted.checkpoint, wanted.minutes, save, interrupts)
+    with _shown(walk, wanted) as show, ending:
         walk.begin()
         while walk.steps < last and not ending.is_over:
             most = min(last, walk.steps + walk.next)
@@ -152,57 +154,6 @@ def run(
         ending.agree()
         ending.keep()
     return Run(walk.steps - first, time.perf_counter() - began, reached)
-
-
-class _Interrupts:
-    """Has Ctrl-C stop steps in progress, and do what it does only after the current one.
-
-    Where its handler raises nothing, the steps go on.
-
-    Args:
-        walk: the steps.
-    """
-
-    def __init__(self, walk: Walk) -> None:
-        self._walk = walk
-        self._was_stopped = False
-        self._heard: tuple[int, FrameType | None] | None = None
-        self._is_stepping = False
-        self._handler: Any = None
-
-    def __enter__(self) -> _Interrupts:
-        if threading.current_thread() is threading.main_thread():
-            handler = signal.getsignal(signal.SIGINT)
-            if callable(handler):
-                self._handler = handler
-                signal.signal(signal.SIGINT, self._hear)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._handler is not None:
-            signal.signal(signal.SIGINT, self._handler)
-
-    def _hear(self, number: int, frame: FrameType | None) -> None:
-        if not self._is_stepping:
-            self._handler(number, frame)
-            return
-        if self._heard is None:
-            self._was_stopped = self._walk.is_stopped
-        self._heard = number, frame
-        self._walk.stop()
-
-    def advance(self, count: int) -> None:
-        """Do steps; Ctrl-C takes effect after them."""
-        self._is_stepping = True
-        try:
-            self._walk.advance(count)
-        finally:
-            self._is_stepping = False
-            heard, self._heard = self._heard, None
-            if heard is not None:
-                if not self._was_stopped:
-                    self._walk.begin()
-                self._handler(*heard)
 
 
 @contextlib.contextmanager

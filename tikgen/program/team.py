@@ -22,6 +22,10 @@ class Team(Protocol):
     def rank(self) -> int:
         """Return the number of this process, from 0."""
 
+    @property
+    def size(self) -> int:
+        """Return how many processes there are."""
+
     def all(self, value: Any) -> list[Any]:
         """Return the values that the processes have, in their order."""
 
