@@ -6,11 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from some_cases import examples
 from tikgen.dtypes import DType
+from tikgen.errors import ExpressionError
 from tikgen.expression import Assignments, Equations
 from tikgen.expression.sharing import shared
 
@@ -88,8 +89,13 @@ def test_sharing_changes_no_value(data: Any) -> None:
     values = {name: random.uniform(0.5, 2, 8) for name in "pq"}
     given_here = {name: values[name] for name in plain.inputs} or {"p": values["p"]}
     one, other = plain.evaluate(**given_here), found.evaluate(**given_here)
-    allowed = plain.error_bound(given_here, DType.f64)
+    try:
+        allowed = plain.error_bound(given_here, DType.f64)
+    except ExpressionError:  # A constant such as 3/(3 - 3) is refused.
+        assume(False)
     bounds = found.error_bound(given_here, DType.f64)
     for name in plain.outputs:
         both = allowed[name] + bounds[name]
-        assert np.all(~np.isfinite(both) | (np.abs(one[name] - other[name]) <= both))
+        with np.errstate(invalid="ignore"):
+            close = np.abs(one[name] - other[name]) <= both
+        assert np.all(~np.isfinite(both) | close | (one[name] == other[name]))
