@@ -299,8 +299,8 @@ class UnknownId(TikgenError, ValueError):
         names = list(known)
         hint = near(id, names) if isinstance(id, str) else ""
         held = f"It has {', '.join(map(repr, names))}." if names else "Nothing is loaded yet."
-        begin = f"Loader: {id!r} is not loaded.{hint} {held}"
-        super().__init__(begin if id is not None else "Loader: nothing is loaded yet.")
+        told = "nothing is loaded yet." if id is None else f"{id!r} is not loaded.{hint} {held}"
+        super().__init__(f"Loader: {told}")
 
 
 class InvalidId(TikgenError, ValueError):

@@ -19,7 +19,8 @@ from tikgen.template.vectors import check_arguments, check_vectors
 from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
 from .matched import kept_arrays, profile_arrays
-from .reading import is_state, layered_of, spacing_of, states_in, type_of, update_of
+from .reading import layered_of, spacing_of, states_in, type_of, update_of
+from .states import holds
 
 MOST_ARGUMENTS = 64
 # With as many, Taichi compiles a kernel in some 15 s on cpu.
@@ -206,7 +207,7 @@ def _check_states(p: Any, name: str, outputs: list[str]) -> None:
                 "and where, min or max of these. Points that a mask or a region leaves alone keep "
                 "an integer of the array. All else needs dtype='i32' or 'i64'",
             )
-        if not is_state(p, output):
+        if not holds(dtype, states_in(p)[output]):
             low, high = states_in(p)[output]
             raise Invalid(
                 "types", f"makes {name} {dtype}, and what is written lies from {low} to {high}"

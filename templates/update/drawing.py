@@ -84,14 +84,15 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         where = {}
     else:
         text = text_of(drawn["equations"], dim, dtype.is_float)
-        if drawn["types"] and dtype.is_float and drawn["equations"] != text and "u'" in text:
+        is_users = isinstance(drawn["equations"], str)
+        if drawn["types"] and dtype.is_float and not is_users and "u'" in text:
             text += "\nflag = where(u > 0.3, 2, u < 0)"
         names = set(re.findall(r"[A-Za-z_]\w*", text))
         where = {n: str(c) for n, c in (drawn["where"] or {}).items() if n in names}
         names |= set(re.findall(r"[A-Za-z_]\w*", " ".join(where.values())))
         if not drawn["vectors"]:
             drawn["layout"] = "first"
-        if isinstance(drawn["equations"], str) and is_by_field(rules):
+        if is_users and is_by_field(rules):
             rules = rules["u"]  # A user's text has fields of other names.
         fields, orders = fields_in("; ".join([text, *where.values()])), orders_of(text)
         boundary = fitted_boundary(rules, fields, dim, dtype.is_float, orders)

@@ -81,22 +81,18 @@ def type_of(p: Any, name: str) -> DType:
     computed: DType = p.dtype
     if (given := _given_type(p, name)) is not None:
         return given
-    # A next value has the type of its field, unless one is whole and the other is not.
     of_field = _given_type(p, update_of(p).fields.get(name, name)) or computed
-    return of_field if of_field.is_float == computed.is_float or is_state(p, name) else computed
+    # A next value has the type of its field, unless one is whole and the other is not.
+    if of_field.is_float == computed.is_float:
+        return of_field
+    is_state = computed.is_float and holds(of_field, states_in(p).get(name))
+    return of_field if is_state else computed
 
 
 def _given_type(p: Any, name: str) -> DType | None:
     """Return the type that is given for an array or a component."""
     types: Mapping[str, DType] = p.types or {}
     return types.get(vector_of(name), DType.u8 if name == p.mask else None)
-
-
-def is_state(p: Any, name: str) -> bool:
-    """Return whether an output that is computed in floats is a state that its integers hold."""
-    field = update_of(p).fields.get(name, name)
-    stored = _given_type(p, name) or _given_type(p, field) or p.dtype
-    return p.dtype.is_float and holds(stored, states_in(p).get(name))
 
 
 @once

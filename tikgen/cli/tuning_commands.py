@@ -88,11 +88,12 @@ def tune_command(
     if plot is not None:
         result.plot(plot)
     print_result(result, json)
-    if not are_on_disk():
+    is_kept = are_on_disk()
+    if not is_kept:
         print(_NOT_KEPT, file=sys.stderr)
     if result.stopped == "interrupted":
         raise typer.Exit(INTERRUPTED)
-    if not are_on_disk():
+    if not is_kept:
         raise typer.Exit(FAILED)
 
 

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from tikgen.callables import function_name, takes_arguments
 from tikgen.dtypes import DType
 from tikgen.errors import GridError
 from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_number, whole_numbers
@@ -23,7 +24,6 @@ from tikgen.grid.values import numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
-from tikgen.program.parts import function_name, takes_arguments
 from tikgen.template.grid_use import LayersUse
 from tikgen.template.matched import matched_layers
 from tikgen.units import counted
@@ -224,16 +224,16 @@ class Grid:
         """
         if callable(values):
             function = values
+            name = f"{function_name(function)}()"
             if not takes_arguments(function, len(self.shape)):
                 indices = ", ".join("ijk"[: len(self.shape)])
                 raise GridError(
-                    f"field takes a function of {indices}; {function_name(function)} does not take "
+                    f"field takes a function of {indices}; {name} does not take "
                     f"{counted(len(self.shape), 'argument')}"
                 )
 
             def compute(owned: NDArray) -> None:
                 found = function(*np.ogrid[self.owned])
-                name = function_name(function)
                 if found is None:
                     raise GridError(f"{name} returned None; a field takes numbers from it")
                 what = f"a field of {computed.dtype} from {name}"

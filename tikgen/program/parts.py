@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 import numbers
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from tikgen.callables import function_name, takes_arguments
 from tikgen.errors import ProgramError
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.program.scalars import check_condition
@@ -230,7 +230,7 @@ def varying(bound: BoundKernel | Composite, **scalars: Changing) -> Varying | Co
         if callable(value) and not takes_arguments(value, 1):
             raise ProgramError(
                 f"scalar {name!r} takes a function of the number of the step, such as "
-                f"lambda step: 0.1*step; {function_name(value)} does not take one argument"
+                f"lambda step: 0.1*step; {function_name(value)}() does not take one argument"
             )
         if not callable(value) and not len(value):
             raise ProgramError(f"scalar {name!r} takes a value for each step; got no values")
@@ -243,24 +243,6 @@ def is_table(value: Any) -> bool:
     """Return whether something has a value for each step."""
     has_places = hasattr(value, "__len__") and hasattr(value, "__getitem__")
     return has_places and not isinstance(value, str | Mapping) and getattr(value, "shape", 1) != ()
-
-
-def takes_arguments(function: Callable[..., Any], count: int) -> bool:
-    """Return whether a function can be called with so many arguments, as far as is known."""
-    try:
-        signature = inspect.signature(function)
-    except (TypeError, ValueError):  # A function of C tells nothing.
-        return True
-    try:
-        signature.bind(*range(count))
-    except TypeError:
-        return False
-    return True
-
-
-def function_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function for messages."""
-    return f"{getattr(function, '__name__', type(function).__name__)}()"
 
 
 def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:

@@ -202,8 +202,7 @@ class Plan:
 
     def condition(self, text: str) -> Condition:
         """Return a condition, made if missing."""
-        scalars.check_condition(text)
-        if text not in self._conditions:
+        if not isinstance(text, str) or text not in self._conditions:
             bound, flag = scalars.condition(text, self.slots)
             self._conditions[text] = Condition(text, self._launch(bound), flag)
         return self._conditions[text]

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.callables import function_name, takes_arguments
 from tikgen.errors import ProgramError
 from tikgen.program import costs
 from tikgen.program.checkpoints import PathLike, check_path, name_of
 from tikgen.program.ending import Ending
 from tikgen.program.interrupts import Interrupts
-from tikgen.program.parts import function_name, takes_arguments
 from tikgen.program.walk import Walk
 from tikgen.progress import rates
 
@@ -77,7 +77,7 @@ class Wanted:
         if self.call is not None and not takes_arguments(self.call, 1):
             raise ProgramError(
                 "call takes a function of the program, such as lambda program: "
-                f"print(program.steps); {function_name(self.call)} does not take one argument"
+                f"print(program.steps); {function_name(self.call)}() does not take one argument"
             )
         if not isinstance(self.progress, bool | np.bool_):
             raise ProgramError(f"progress takes True or False; got {self.progress!r}")

@@ -6,6 +6,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tikgen.callables import function_name
 from tikgen.errors import ParameterError
 from tikgen.template.base import Cost, Template
 from tikgen.tuning.sweeps.combinations import COLUMNS, RANKS, SIZE, Combination
@@ -80,7 +81,7 @@ def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) ->
             if metric not in METRICS:
                 raise ParameterError.unknown("sweep", str(metric), METRICS)
             continue
-        name = _name_of(metric)
+        name = function_name(metric)
         if name in taken or name.startswith(SIZE):
             problem = f"has a function {name!r}, as another column is called; rename it"
             raise ParameterError("sweep", {"metrics": problem})
@@ -96,7 +97,7 @@ def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None
     kept = [m for m in metrics or () if not callable(m)] or list(METRICS)
     return [
         {k: v for k, v in row.items() if k not in METRICS or k in kept}
-        | {_name_of(function): _value(function, row) for function in functions}
+        | {function_name(function): _value(function, row) for function in functions}
         for row in rows
     ]
 
@@ -115,17 +116,13 @@ def _against_limits(row: Row, cost: Cost, dtype: str, limits: Limits) -> Row:
     }
 
 
-def _name_of(function: Metric) -> str:
-    return str(getattr(function, "__name__", type(function).__name__))
-
-
 def _value(function: Metric, row: Row) -> Any:
     try:
         return function(dict(row))
     except Exception as error:
         if row["kind"] == "timed":  # Elsewhere most columns are None.
             warnings.warn(
-                f"the metric {_name_of(function)} fails: {type(error).__name__}: {error}",
+                f"the metric {function_name(function)} fails: {type(error).__name__}: {error}",
                 RuntimeWarning,
                 stacklevel=2,
             )
