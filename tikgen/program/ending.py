@@ -19,6 +19,9 @@ from tikgen.program.walk import Walk
 
 # After so many seconds Python looks for signals, shows progress, and processes agree how to go on.
 _SECONDS = 0.05
+# Where agreeing takes long they do so less often: for this share of the time, or after so many
+# seconds. Between two H200 each time took 0.5 ms, in which both had nothing to do.
+_SHARE, _MOST_SECONDS = 1 / 500, 0.5
 
 
 class Ending:
@@ -58,7 +61,7 @@ class Ending:
         self._seconds = None if minutes is None else 60 * minutes
         self._is_asked, self._is_due = False, False
         self._heard = False
-        self._steps, self._took = 0, 0.0
+        self._steps, self._took, self._agreeing = 0, 0.0, 0.0
         self._handler: Any = None
         if path is not None:
             self._check(path)
@@ -128,13 +131,16 @@ class Ending:
         is_interrupted = self._interrupts.ask()  # First, as a handler may stop the run.
         late = self._seconds is not None and time.monotonic() - self._written >= self._seconds
         marks = [self._walk.is_stopped, self._heard, late and self._is_writer, is_interrupted]
+        seconds = _SECONDS
         if self._team is not None:
-            found = self._team.greatest([*marks, self._took])
-            marks, self._took = [value > 0 for value in found[:-1]], found[-1]
+            began = time.perf_counter()
+            *found, self._took, took = self._team.greatest([*marks, self._took, self._agreeing])
+            marks, self._agreeing = [value > 0 for value in found], time.perf_counter() - began
+            seconds = min(max(_SECONDS, took / _SHARE), _MOST_SECONDS)
         self.is_over, self._is_asked, self._is_due, is_interrupted = marks
         self.is_over = self.is_over or self._is_asked
         # Equal on all processes, so that they agree after the same step.
-        self._walk.ahead = _ahead(self._walk.ahead, self._steps, self._took)
+        self._walk.ahead = _ahead(self._walk.ahead, self._steps, self._took, seconds)
         self._steps, self._took = 0, 0.0
         if is_interrupted and not self._is_asked:  # SIGTERM has its checkpoint.
             self._interrupts.end()
@@ -157,9 +163,9 @@ class Ending:
             raise ended
 
 
-def _ahead(ahead: int, steps: int, seconds: float) -> int:
-    """Return how many steps to do next, if some took so many seconds."""
-    if seconds > _SECONDS:
-        return max(1, int(steps * _SECONDS / seconds))
+def _ahead(ahead: int, steps: int, took: float, seconds: float) -> int:
+    """Return how many steps to do in some seconds, if others took so long."""
+    if took > seconds:
+        return max(1, int(steps * seconds / took))
     # Doubled at most, as a single step may take less time than those to come.
-    return 2 * ahead if steps >= ahead and seconds < _SECONDS / 2 else ahead
+    return 2 * ahead if steps >= ahead and took < seconds / 2 else ahead
