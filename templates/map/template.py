@@ -359,4 +359,7 @@ def check_reductions(p: Any) -> None:
     if not p.expr.reductions:
         return
     if not leader(p):
-        raise Invalid("expr", "has reductions, and reads and writes no array")
+        scalars = ", ".join(name for name in p.expr.inputs if is_scalar(p, name))
+        usual = "; scalars=() makes arrays of them" if p.scalars is None and scalars else ""
+        told = f"; scalars are {scalars}{usual}" if scalars else ""
+        raise Invalid("expr", f"has reductions, and reads and writes no array{told}")

@@ -179,6 +179,8 @@ def test_what_is_refused_is_quoted_with_a_caret(text: str, problem: str, caret: 
         ("u\u00b73 = 2", "which is not allowed"),
         ("each q in 64:\n each r in 64: u' = q*r", "stands for more than 2000"),
         ("for q in 9: u' = q", "a block is written 'each q in 9:'"),
+        ("s = u; each q in 9: f.q' = s", "'each q in 9:' or 'where x < 1:' begins a line"),
+        ("s = u; where s < 1: u' = s", "'each q in 9:' or 'where x < 1:' begins a line"),
     ],
 )
 def test_blocks_carry_no_code(text: str, problem: str) -> None:

@@ -112,9 +112,11 @@ refuses("makes for this kernel and grid; got <Layers", lambda: grid.bind(
 ))  # fmt: skip
 refuses("has no layers of kind 'cpml'", lambda: grid.matched_layers(heat, 0.5), ValueError)
 square = tikgen.reduce("s = sum(x*x)", dim=2)
-refuses("takes no field", lambda: grid.bind(square, x=u, s=un))
+refuses("takes no field; got <Field", lambda: grid.bind(square, x=u, s=un))
+refuses("takes no field; it is a scalar", lambda: grid.bind(heat, u=u, u_next=un, dt=un))
 refuses("takes a field of the grid; got ndarray", lambda: grid.bind(square, x=whole, s=whole[0]))
 refuses("shape \\(30,\\) of a field of f32 takes", lambda: u.__setitem__((..., 2), [1, 2]))
+refuses("an element of a field of f32 takes", lambda: u.__setitem__((0, 2), [1, 2]))
 refuses("out of bounds", lambda: u[30], IndexError)
 refuses("takes a kernel", lambda: grid.bind(3))  # type: ignore[arg-type]
 refuses("swap takes fields of this grid", lambda: grid.swap((u, strange)))

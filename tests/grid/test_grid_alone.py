@@ -13,7 +13,7 @@ import pytest
 import tikgen
 from cases import CASES, alone, made
 from conftest import ARCH
-from tikgen.errors import GridError
+from tikgen.errors import GridError, ProgramError
 from tikgen.grid import processes
 from tikgen.program.parts import Swap
 
@@ -240,3 +240,12 @@ def test_several_processes_need_mpi(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PMI_SIZE", "4")
     with pytest.raises(GridError, match=r"4 processes .* need mpi4py .*pip install tikgen\[mpi\]"):
         tikgen.Grid(8)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_a_condition_over_a_field_is_refused_with_the_shape_of_the_whole(ti_arch: str) -> None:
+    grid = tikgen.Grid((4, 5))
+    u = grid.zeros()
+    program = tikgen.Program([grid.bind(tikgen.update("u = u + 1", dim=2), u=u)])
+    with pytest.raises(ProgramError, match=r"'u' is a field of shape \(4, 5\)"):
+        program.run(until="u < 1", most=3)

@@ -170,7 +170,7 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     ),
     "an assignment to a large array": (
         lambda: tikgen.Program(["n = n + 1"], n=zeros(2)),
-        r"takes arrays of shape \(1,\); 'n' is ndarray float32 of shape \(2,\)",
+        r"of shape \(1,\), as reductions write them; 'n' is ndarray float32 of shape \(2,\)",
     ),
     "an assignment of two dtypes": (
         lambda: tikgen.Program(["n = m"], n=zeros(1), m=zeros(1, dtype=np.int32)),

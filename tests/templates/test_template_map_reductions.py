@@ -98,7 +98,7 @@ def test_data_of_halves_has_the_shape_of_its_argument() -> None:
             "assigned twice, and is a reduction\n    s = sum(x); s = max(x)",
         ),
         ("s = sum(x, y)", "sum() over all points takes one expression"),
-        ("s = sum(2*a)", "reads and writes no array"),
+        ("s = sum(2*a)", "no array; scalars are a; scalars=() makes arrays of them"),
         ("y = max()", "max() takes 2"),
     ],
 )

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 MOST_CHARACTERS = 20_000
 # A block as in Python.
 _FOR = re.compile(r"^\s*for \w+ in .*:", re.MULTILINE)
+# A block behind a semicolon.
+_BEHIND = re.compile(r";[ \t]*(each|where|elsewhere)\b[^;\n(]*:")
 
 
 def sympy_text(value: object) -> SympyText | None:
@@ -166,6 +168,8 @@ class Equations(Text):
             problem, line, quoted = shown(error.problem).partition("\n")
             is_block = "each " in (quoted or shown(str(known))) or _FOR.search(str(source))
             hint = "; a block is written 'each q in 9:'" if is_block else ""
+            if _BEHIND.search(str(source)):
+                hint = "; a block such as 'each q in 9:' or 'where x < 1:' begins a line of its own"
             if "''" in source:
                 hint = "; a next value has one prime, as in u'"
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None

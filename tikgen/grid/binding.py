@@ -40,7 +40,7 @@ from tikgen.program.parts import (
 )
 from tikgen.program.slots import is_array
 from tikgen.program.team import Held, Job, Team, Work
-from tikgen.template.arguments import Array
+from tikgen.template.arguments import Array, Scalar
 from tikgen.template.grid_use import ArrayUse, GridUse, LayersUse
 from tikgen.template.parameters import canonical
 
@@ -321,7 +321,9 @@ def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[
             continue
         if name not in use.arrays:
             if isinstance(value, Held):
-                raise GridError(f"{what} takes no field; got {value!r}")
+                is_scalar = isinstance(argument, Scalar)
+                hint = "; it is a scalar, a number of the call" if is_scalar else ""
+                raise GridError(f"{what} takes no field{hint}; got {value!r}")
             continue
         assert isinstance(argument, Array)
         if not isinstance(value, Field):

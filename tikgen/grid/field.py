@@ -168,7 +168,8 @@ class Field(Held):
             GridError: if the values do not.
         """
         points = Points(self.whole_shape, key)
-        what = f"an index of shape {points.shape} of a field of {self.dtype}"
+        count = f"elements of shape {points.shape}" if points.shape else "an element"
+        what = f"{count} of a field of {self.dtype}"
         wanted = spread(values, self.dtype, points.shape, what).astype(self.dtype.numpy)
         part = self.box
         self._fills.append(lambda owned: points.write(owned, part, wanted))

@@ -94,11 +94,15 @@ def _dtype(names: tuple[str, ...], what: str, slots: Slots) -> DType:
         if name in slots.constants:
             continue
         try:
-            array = slots.arrays[slots.lookup(name)]
+            number = slots.lookup(name)
         except ProgramError as error:
             raise ProgramError(f"{what}: {error}") from None
+        array, held = slots.arrays[number], slots.held.get(number)
         if tuple(array.shape) != (1,):
-            raise ProgramError(f"{what} takes arrays of shape (1,); {name!r} is {described(array)}")
+            shown = f"a field of shape {held.whole_shape}" if held else described(array)
+            raise ProgramError(
+                f"{what} takes arrays of shape (1,), as reductions write them; {name!r} is {shown}"
+            )
         found[name] = dtype_of(array)
     if not found:
         raise ProgramError(f"{what} reads no array, so that it never changes")
