@@ -123,7 +123,7 @@ class Stencil(Template):
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "points a step along a row", 4, only={"loop": "rows", "row_buffer": 0}, neutral=1
         )
-        row_buffer: Literal[0, 8, 16, 32, 64, 128] = parameter(
+        row_buffer: Literal[0, 4, 8, 16, 32, 64, 128] = parameter(
             "points computed into a local buffer before they are stored, 0 for none; rows are "
             "then walked by their linear index",
             0,

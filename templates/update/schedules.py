@@ -61,7 +61,8 @@ def default_schedule(
         strips = {"rows": 2, "iterations": 16}
     buffer = _buffer(p, update, sizes)
     schedule = {"loop": "function", "row_buffer": buffer, "iterations": 8, **strips}
-    if are_small(arguments(p), sizes, is_direct and not update.reductions):
+    along = max(reach(p, update, inside=False)[-1])
+    if are_small(arguments(p), sizes, is_direct and not update.reductions, along):
         return schedule | {"serial": True, "iterations": 1}
     if is_direct and not update.reductions:
         return schedule | rows_of_strips(p.dim, sizes)

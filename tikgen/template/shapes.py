@@ -24,6 +24,8 @@ SMALL_BYTES = 1 << 18
 # The same for an engine that wakes its threads soon: the Laplacian of 333 x 57 f32 took 0.75 of the
 # time in parallel, of order 8 0.55, and of 300 x 30 0.9.
 SMALL_BYTES_DIRECT = 1 << 17
+# Of order 8, rows of 9 to 40 points took 0.4 to 0.7 of the time in parallel from 67 kB on.
+FAR = 3
 # Rows of fewer points hold few steps of 32, so that a processor does better with steps of 16.
 SHORT_ROW = 72
 # Strips of so many short rows are worth it where there are enough of them for every thread.
@@ -31,10 +33,22 @@ FEW_COLUMNS, MANY_ROWS = 128, 1024
 
 
 def are_small(
-    arguments: Iterable[Argument], sizes: Mapping[str, int] | None, is_direct: bool = False
+    arguments: Iterable[Argument],
+    sizes: Mapping[str, int] | None,
+    is_direct: bool = False,
+    reach: int = 0,
 ) -> bool:
-    """Return whether arrays of these sizes, if any are known, are work for one thread."""
+    """Return whether arrays of these sizes, if any are known, are work for one thread.
+
+    Args:
+        arguments: what a kernel takes.
+        sizes: the value of each size symbol.
+        is_direct: whether the engine is direct-cpu.
+        reach: how far neighbours are along rows, of which most points of short rows are near ends.
+    """
     most = SMALL_BYTES_DIRECT if is_direct else SMALL_BYTES
+    if is_direct and reach >= FAR and are_rows_short(len(sizes or ()), sizes):
+        most //= 2
     return sizes is not None and array_bytes(arguments, sizes) < most
 
 

@@ -103,24 +103,24 @@ def rows(
                     y[0, 0, out + u] = points[u]
         else:
             for k in range(2, row - 2):
-                y[i, j, k] = (
+                y[0, 0, begin + k] = (
                     ti.f32(-0.08333333333333333) * (
-                        x[i - 2, j, k]
-                        + x[i, j - 2, k]
-                        + x[i, j, k - 2]
-                        + x[i, j, k + 2]
-                        + x[i, j + 2, k]
-                        + x[i + 2, j, k]
+                        x[0, 0, start_run0 + k]
+                        + x[0, 0, start_run2 + k]
+                        + x[0, 0, start_run4 + k - 2]
+                        + x[0, 0, start_run4 + k + 2]
+                        + x[0, 0, start_run6 + k]
+                        + x[0, 0, start_run8 + k]
                     )
                     + ti.f32(1.3333333333333333) * (
-                        x[i - 1, j, k]
-                        + x[i, j - 1, k]
-                        + x[i, j, k - 1]
-                        + x[i, j, k + 1]
-                        + x[i, j + 1, k]
-                        + x[i + 1, j, k]
+                        x[0, 0, start_run1 + k]
+                        + x[0, 0, start_run3 + k]
+                        + x[0, 0, start_run4 + k - 1]
+                        + x[0, 0, start_run4 + k + 1]
+                        + x[0, 0, start_run5 + k]
+                        + x[0, 0, start_run7 + k]
                     )
-                    + ti.f32(-7.5) * x[i, j, k]
+                    + ti.f32(-7.5) * x[0, 0, start_run4 + k]
                 )
 
 
