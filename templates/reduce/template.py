@@ -139,6 +139,11 @@ class Reduce(Template):
             0,
             only={"dim": (2, 3), "axis": 0, "columns": 0, "strip": 0, "arch": "cpu"},
         )
+        once: bool = parameter(
+            "whether a line is read once, and not a second time to find a place",
+            False,
+            only={**LINES, "op": ("argmin", "argmax"), "team": 1, "columns": 0},
+        )
         parts: Literal[1, 2, 8, 64, 512] = parameter(
             "parts of a line along the axis, each for a team of its own",
             1,
