@@ -33,8 +33,6 @@ SMALL_BYTES, SMALL_SLOW_BYTES = 2**21, 2**18
 # of one for 80,000 f32 in two lines, 0.55 for 30,000 rows of 3. In loops of few turns, and where
 # places are found, an element takes up to 20 times as long.
 SHARED_BYTES, SHARED_SLOW_BYTES, FEW_TURNS = 2**19, 2**15, 32
-
-
 # The place in a line of fewer elements: 2000 lines of 3 took 0.45 of the time read once, 400 of 12
 # 0.5 to 0.8, and 300 of 17 1.2 to 1.4, whose loops fill vector registers.
 FEW_PLACES = 16
