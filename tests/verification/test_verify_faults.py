@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
 
 import tikgen
@@ -53,6 +54,45 @@ def test_a_workspace_never_holds_zeros_by_luck(ti_arch, tmp_path, defect, seed):
     sizes = template.middle_sizes(tikgen.build(template, **mutant.params).problem)
     trial = Trial(template, mutant.params, sizes=sizes, seed=seed)
     assert [trial.run().kind for _ in range(2)] == ["mismatch", "mismatch"]
+
+
+STAYS = """out = y.astype(p.dtype.wide)
+        out[:-1] = 2 * x[:-1]
+        return out
+"""
+UPDATES = {
+    "sum": lambda y: y + 3,
+    "product": lambda y: y * y.dtype.type(3),
+    "greatest": lambda y: np.fmax(y, 3),
+    "least": lambda y: np.fmin(y, 3),
+    "write": lambda y: 3,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_no_update_of_an_element_that_must_stay_is_missed(ti_arch, tmp_path, dtype):
+    code = TWICE_CODE.replace("return 2 * x.astype(p.dtype.wide)\n", STAYS)
+    # The tolerance does not grow with what must stay.
+    code += TOLERANCE + "return {'y': 1e-9 * np.nanmax(np.abs(expected['y']), initial=0)}\n"
+    template = make_template(tmp_path, "stays", TWICE_TEXT, "import numpy as np\n" + code)
+
+    def outcomes(update, error=0):
+        def launch(values):
+            x, y = values
+            y[:-1] = 2 * x[:-1] + error
+            with np.errstate(over="ignore"):
+                y[-1] = update(y[-1])
+
+        settings = {"sizes": {"n": 7}, "launch": launch}
+        return [Trial(template, {"dtype": dtype}, seed=n, **settings).run() for n in range(5)]
+
+    assert all(outcome.ok for outcome in outcomes(lambda y: y))
+    if dtype == "f32":
+        assert not any(outcome.ok for outcome in outcomes(lambda y: y, 1e-3))
+    for name, update in UPDATES.items():
+        found = [outcome.message for outcome in outcomes(update)]
+        assert any("y[6] must stay untouched" in message for message in found), name
 
 
 # Zero, whatever is read.
