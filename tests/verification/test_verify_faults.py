@@ -180,6 +180,13 @@ def test_a_reference_that_returns_no_numbers_is_reported(check, tmp_path):
     assert "reference() gives y the dtype <U1" in failure_of(check(template)).outcome.message
 
 
+def test_a_template_without_a_reference_is_told_that_it_needs_one(check, tmp_path):
+    code = TWICE_CODE[: TWICE_CODE.index("    @staticmethod")]
+    template = make_template(tmp_path, "free", TWICE_TEXT, code)
+    with pytest.raises(TemplateError, match=r"it needs a method reference\(p, ...\) that"):
+        check(template)
+
+
 def method(name: str, body: str) -> str:
     """Return the code of one more method of a template."""
     static = "    @staticmethod\n" if name in ("inputs", "reference", "tolerance") else ""
@@ -249,6 +256,20 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     assert failure.case.offline_cache is has_cache
     assert f"offline_cache={has_cache}" in failure.script.read_text()
     assert ("offline cache" in str(failure)) is has_cache
+
+
+@pytest.mark.parametrize("does_again", [False, True])
+def test_a_failure_that_is_not_drawn_again_is_reported(check, tmp_path, does_again):
+    draws = method("adjust", "calls.append(1)\n        return drawn | {'dtype': DTYPE}")
+    draws = draws.replace("DTYPE", "'i32' if len(calls) == 3 else 'f32'")
+    # In the process of the arch only the first two calls of the reference are counted.
+    wrong = "return (p.dtype == 'i32' and (calls.append(1) or len(calls) < MOST)) + 2 *"
+    wrong = wrong.replace("MOST", "99" if does_again else "3")
+    code = "calls = []\n" + TWICE_CODE.replace(BEFORE, wrong) + draws
+    template = make_template(tmp_path, f"flaky{does_again}", TWICE_TEXT, code)
+    failure = failure_of(check(template, shrink_seconds=9))
+    assert failure.outcome.kind == "mismatch"
+    assert ("this did not happen again" in failure.outcome.message) is not does_again
 
 
 def test_parameters_that_are_not_varied_are_reported(check, tmp_path):

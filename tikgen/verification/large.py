@@ -127,6 +127,7 @@ class Ladder:
     def __init__(self, template: Template) -> None:
         self._template = template
         self._reached: dict[str, _Reached] = {}
+        self._taken: dict[str, list[Case]] = {}
 
     def note(self, case: Case, outcome: Outcome) -> None:
         """Take down what a case took."""
@@ -135,13 +136,22 @@ class Ladder:
             self._reached[key] = _Reached(outcome.elements, outcome.seconds)
 
     def climb(self, case: Case, run: Callable[[Case], None]) -> None:
-        """Run a large case, smaller ones before it where none came near, or none of them."""
-        if self._key(case) not in self._reached:
-            return  # It cannot be launched at all.
+        """Run a large case, smaller ones before it where none came near, or none of them.
+
+        A case that comes again takes the same steps: hypothesis wants to see it fail again.
+        """
+        if case.line in self._taken:
+            for step in self._taken[case.line]:
+                run(step)
+            return
+        taken = self._taken[case.line] = []
         for step in self._steps(case):
+            taken.append(step)
             run(step)
 
     def _steps(self, case: Case) -> Iterator[Case]:
+        if self._key(case) not in self._reached:
+            return  # It cannot be launched at all.
         variant = resolve(self._template, arch=case.arch, **case.params)
         wanted = elements(variant, case.sizes)
         while True:
