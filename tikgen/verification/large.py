@@ -26,6 +26,9 @@ MOST_ON_CPU = 2**18
 _LONG, _REST = 1024, 31
 # So many extents are tried. Of more than 127 integers, hypothesis mostly draws small ones.
 _EXTENTS = 120
+# Sizes are cut to multiples of these, or one beside them: tiles, teams and vectors have such sizes.
+_MULTIPLES = (1, 1, 32, 64, 128, 256)
+_CUT = 64
 # So large arrays are tried at once, and four times as large ones after each success.
 _FIRST, _STEP = 2**12, 4
 # Seconds of a reference after which arrays do not grow further: it may take the square of them.
@@ -64,7 +67,8 @@ def large_sizes(
     """Return a strategy for sizes up to the limit, or None where the template lists its sizes.
 
     They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
-    long; the others are anything from 1 on, as far as they fit beside it.
+    long; the others are anything from 1 on, as far as they fit beside it. Any of them may be a
+    multiple of a power of two.
     """
     from hypothesis import strategies as st
 
@@ -82,7 +86,13 @@ def large_sizes(
             size = draw(st.sampled_from(spread if name == long else wide))
             more = draw(st.integers(0, _REST)) if name == long else 0
             sizes[name] = min(size + more, limit, largest.get(name, limit))
-        return shrunk(variant, sizes, limit, long)
+        sizes = shrunk(variant, sizes, limit, long)
+        for name, size in sizes.items():
+            step = draw(st.sampled_from(_MULTIPLES))
+            beside = draw(st.sampled_from((0, 0, -1, 1))) if step > 1 else 0
+            if size >= step:
+                sizes[name] = min(size // step * step + beside, size)
+        return sizes
 
     return draw_sizes()
 
@@ -167,7 +177,10 @@ class Ladder:
             if wanted <= limit:
                 yield case
                 return
-            yield replace(case, sizes=shrunk(variant, case.sizes, limit))
+            sizes = shrunk(variant, case.sizes, limit)
+            # What is shrunk anyway may as well be a multiple; arrays still grow.
+            multiples = {n: m // _CUT * _CUT if m >= 2 * _CUT else m for n, m in sizes.items()}
+            yield replace(case, sizes=multiples)
             if self._reached[self._key(case)].elements <= reached.elements:
                 return
 
