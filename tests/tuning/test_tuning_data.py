@@ -162,6 +162,8 @@ def test_own_data_gives_the_sizes_and_may_lack_outputs() -> None:
     data = given_to("histogram", x=x, lo=0.0, hi=1.0)
     assert data.sizes == {"n": 77}
     assert data.values["counts"].shape == (64,)
+    # Neither what is added to an element that must stay nor what is never written is missed.
+    assert len({*data.values["counts"].tolist()}) == 2
     assert data.values["x"] is not x
     assert data.digest == given_to("histogram", x=x.copy(), lo=0.0, hi=1.0).digest
     assert data.digest != given_to("histogram", x=x, lo=0.0, hi=2.0).digest

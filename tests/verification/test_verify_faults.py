@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 
+import numpy as np
 import pytest
 
 import tikgen
@@ -53,6 +54,45 @@ def test_a_workspace_never_holds_zeros_by_luck(ti_arch, tmp_path, defect, seed):
     sizes = template.middle_sizes(tikgen.build(template, **mutant.params).problem)
     trial = Trial(template, mutant.params, sizes=sizes, seed=seed)
     assert [trial.run().kind for _ in range(2)] == ["mismatch", "mismatch"]
+
+
+STAYS = """out = y.astype(p.dtype.wide)
+        out[:-1] = 2 * x[:-1]
+        return out
+"""
+UPDATES = {
+    "sum": lambda y: y + 3,
+    "product": lambda y: y * y.dtype.type(3),
+    "greatest": lambda y: np.fmax(y, 3),
+    "least": lambda y: np.fmin(y, 3),
+    "write": lambda y: 3,
+}
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("dtype", ["f32", "i32"])
+def test_no_update_of_an_element_that_must_stay_is_missed(ti_arch, tmp_path, dtype):
+    code = TWICE_CODE.replace("return 2 * x.astype(p.dtype.wide)\n", STAYS)
+    # The tolerance does not grow with what must stay.
+    code += TOLERANCE + "return {'y': 1e-9 * np.nanmax(np.abs(expected['y']), initial=0)}\n"
+    template = make_template(tmp_path, "stays", TWICE_TEXT, "import numpy as np\n" + code)
+
+    def outcomes(update, error=0):
+        def launch(values):
+            x, y = values
+            y[:-1] = 2 * x[:-1] + error
+            with np.errstate(over="ignore"):
+                y[-1] = update(y[-1])
+
+        settings = {"sizes": {"n": 7}, "launch": launch}
+        return [Trial(template, {"dtype": dtype}, seed=n, **settings).run() for n in range(5)]
+
+    assert all(outcome.ok for outcome in outcomes(lambda y: y))
+    if dtype == "f32":
+        assert not any(outcome.ok for outcome in outcomes(lambda y: y, 1e-3))
+    for name, update in UPDATES.items():
+        found = [outcome.message for outcome in outcomes(update)]
+        assert any("y[6] must stay untouched" in message for message in found), name
 
 
 # Zero, whatever is read.
@@ -140,6 +180,13 @@ def test_a_reference_that_returns_no_numbers_is_reported(check, tmp_path):
     assert "reference() gives y the dtype <U1" in failure_of(check(template)).outcome.message
 
 
+def test_a_template_without_a_reference_is_told_that_it_needs_one(check, tmp_path):
+    code = TWICE_CODE[: TWICE_CODE.index("    @staticmethod")]
+    template = make_template(tmp_path, "free", TWICE_TEXT, code)
+    with pytest.raises(TemplateError, match=r"it needs a method reference\(p, ...\) that"):
+        check(template)
+
+
 def method(name: str, body: str) -> str:
     """Return the code of one more method of a template."""
     static = "    @staticmethod\n" if name in ("inputs", "reference", "tolerance") else ""
@@ -209,6 +256,20 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     assert failure.case.offline_cache is has_cache
     assert f"offline_cache={has_cache}" in failure.script.read_text()
     assert ("offline cache" in str(failure)) is has_cache
+
+
+@pytest.mark.parametrize("does_again", [False, True])
+def test_a_failure_that_is_not_drawn_again_is_reported(check, tmp_path, does_again):
+    draws = method("adjust", "calls.append(1)\n        return drawn | {'dtype': DTYPE}")
+    draws = draws.replace("DTYPE", "'i32' if len(calls) == 3 else 'f32'")
+    # In the process of the arch only the first two calls of the reference are counted.
+    wrong = "return (p.dtype == 'i32' and (calls.append(1) or len(calls) < MOST)) + 2 *"
+    wrong = wrong.replace("MOST", "99" if does_again else "3")
+    code = "calls = []\n" + TWICE_CODE.replace(BEFORE, wrong) + draws
+    template = make_template(tmp_path, f"flaky{does_again}", TWICE_TEXT, code)
+    failure = failure_of(check(template, shrink_seconds=9))
+    assert failure.outcome.kind == "mismatch"
+    assert ("this did not happen again" in failure.outcome.message) is not does_again
 
 
 def test_parameters_that_are_not_varied_are_reported(check, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import signal
 import subprocess
 import sys
@@ -24,6 +25,7 @@ from tikgen.verification.data import (
     Guarded,
     differs,
     is_near_the_ends,
+    output_poison,
     poison,
     random_values,
     scratch_poison,
@@ -173,6 +175,21 @@ def test_wide_data_takes_finite_numbers_of_all_sizes(dtype: DType) -> None:
         ends = np.array([np.inf, np.finfo(dtype.numpy).max, np.finfo(dtype.numpy).tiny, np.nan, 0])
         assert is_near_the_ends(ends, dtype).all()
         assert not is_near_the_ends(np.array([1.5, -20, 0.01]), dtype).any()
+
+
+@pytest.mark.parametrize("dtype", list(DType), ids=str)
+def test_no_update_leaves_the_poison_of_an_output(dtype):
+    for size in (1, 12):
+        turns = [output_poison(dtype, (size, 1), turn) for turn in range(5)]
+        assert all(turn.dtype == dtype.numpy and turn.shape == (size, 1) for turn in turns)
+        for one, next_one in itertools.pairwise([*turns, turns[0]]):
+            assert ((one != next_one) & ~(np.isnan(one) & np.isnan(next_one))).all()
+        value = dtype.numpy.type(3)
+        for update in (np.add, np.subtract, np.multiply, np.fmax, np.fmin):
+            with np.errstate(over="ignore"):
+                found = [differs(update(turn, value), turn).any() for turn in turns]
+            assert any(found), update
+            assert all(found) or size == 1, update
 
 
 @pytest.mark.parametrize("dtype", list(DType), ids=str)

@@ -33,7 +33,7 @@ Values = Mapping[str, Any]
 def typical_values(
     template: Template, problem: Any, sizes: Mapping[str, int], seed: int
 ) -> dict[str, Values]:
-    """Return the typical data of a template, by kind; what is only written holds poison.
+    """Return the typical data of a template, by kind; what is only written holds poison and ones.
 
     Raises:
         TemplateError: if ``workload`` of the template fails, or returns another shape.
@@ -214,4 +214,7 @@ def _can_make(array: Array, sizes: Mapping[str, int]) -> bool:
 
 
 def _blank(array: Array, sizes: Mapping[str, int]) -> NDArray:
-    return np.full(concrete_shape(array, sizes), poison(array.dtype), array.dtype.numpy)
+    """Return an array of poison and ones: what is added to a NaN that must stay would not show."""
+    found = np.full(concrete_shape(array, sizes), poison(array.dtype), array.dtype.numpy)
+    found.reshape(-1)[1::2] = 1
+    return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -143,9 +144,25 @@ def poison(dtype: DType) -> Any:
     return np.array(pattern, f"uint{dtype.bits}").view(dtype.numpy)[()]
 
 
-def other_poison(dtype: DType) -> Any:
-    """Return a value that differs from :func:`poison` and is no NaN."""
-    return dtype.numpy.type(37)
+def output_poison(dtype: DType, shape: tuple[int, ...], turn: int = 0) -> NDArray:
+    """Return what an output holds before a launch: in turn a NaN, another number and the ends.
+
+    Each of them is lost in some operation, and would hide that it updates an element which must
+    stay: a NaN is lost in sums and products, the highest number in a maximum, and so on.
+
+    Args:
+        dtype: dtype of the output.
+        shape: its shape.
+        turn: which of the values the first element has; in the next turn all elements differ.
+    """
+    # An infinity would be lost in sums, like a NaN.
+    limits = np.finfo(dtype.numpy) if dtype.is_float else np.iinfo(dtype.numpy)
+    low = limits.min + (0 if dtype.is_float else 1)
+    values = [poison(dtype), 37, poison(dtype), low, limits.max]
+    found = np.empty(math.prod(shape), dtype.numpy)
+    for place in range(len(values)):
+        found[place :: len(values)] = values[(place + turn) % len(values)]
+    return found.reshape(shape)
 
 
 def scratch_poison(dtype: DType, seed: int) -> Any:

@@ -15,6 +15,9 @@ def check_has_reference(template: Template) -> None:
     """Raise :class:`TemplateError` for a template without a reference."""
     if not (template.folder / CODE_NAME).is_file():
         raise TemplateError(template.name, "has no template.py, and so no reference to verify by")
+    if type(template).reference is Template.reference:
+        needs = "it needs a method reference(p, ...) that computes its outputs with NumPy"
+        raise TemplateError(template.name, f"has no reference to verify by; {needs}")
 
 
 def check_unchanged(

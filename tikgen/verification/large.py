@@ -26,6 +26,9 @@ MOST_ON_CPU = 2**18
 _LONG, _REST = 1024, 31
 # So many extents are tried. Of more than 127 integers, hypothesis mostly draws small ones.
 _EXTENTS = 120
+# Sizes are cut to multiples of these, or one beside them: tiles, teams and vectors have such sizes.
+_MULTIPLES = (1, 1, 32, 64, 128, 256)
+_CUT = 64
 # So large arrays are tried at once, and four times as large ones after each success.
 _FIRST, _STEP = 2**12, 4
 # Seconds of a reference after which arrays do not grow further: it may take the square of them.
@@ -64,7 +67,8 @@ def large_sizes(
     """Return a strategy for sizes up to the limit, or None where the template lists its sizes.
 
     They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
-    long; the others are anything from 1 on, as far as they fit beside it.
+    long; the others are anything from 1 on, as far as they fit beside it. Any of them may be a
+    multiple of a power of two.
     """
     from hypothesis import strategies as st
 
@@ -82,7 +86,13 @@ def large_sizes(
             size = draw(st.sampled_from(spread if name == long else wide))
             more = draw(st.integers(0, _REST)) if name == long else 0
             sizes[name] = min(size + more, limit, largest.get(name, limit))
-        return shrunk(variant, sizes, limit, long)
+        sizes = shrunk(variant, sizes, limit, long)
+        for name, size in sizes.items():
+            step = draw(st.sampled_from(_MULTIPLES))
+            beside = draw(st.sampled_from((0, 0, -1, 1))) if step > 1 else 0
+            if size >= step:
+                sizes[name] = min(size // step * step + beside, size)
+        return sizes
 
     return draw_sizes()
 
@@ -127,6 +137,7 @@ class Ladder:
     def __init__(self, template: Template) -> None:
         self._template = template
         self._reached: dict[str, _Reached] = {}
+        self._taken: dict[str, list[Case]] = {}
 
     def note(self, case: Case, outcome: Outcome) -> None:
         """Take down what a case took."""
@@ -135,13 +146,22 @@ class Ladder:
             self._reached[key] = _Reached(outcome.elements, outcome.seconds)
 
     def climb(self, case: Case, run: Callable[[Case], None]) -> None:
-        """Run a large case, smaller ones before it where none came near, or none of them."""
-        if self._key(case) not in self._reached:
-            return  # It cannot be launched at all.
+        """Run a large case, smaller ones before it where none came near, or none of them.
+
+        A case that comes again takes the same steps: hypothesis wants to see it fail again.
+        """
+        if case.line in self._taken:
+            for step in self._taken[case.line]:
+                run(step)
+            return
+        taken = self._taken[case.line] = []
         for step in self._steps(case):
+            taken.append(step)
             run(step)
 
     def _steps(self, case: Case) -> Iterator[Case]:
+        if self._key(case) not in self._reached:
+            return  # It cannot be launched at all.
         variant = resolve(self._template, arch=case.arch, **case.params)
         wanted = elements(variant, case.sizes)
         while True:
@@ -157,7 +177,10 @@ class Ladder:
             if wanted <= limit:
                 yield case
                 return
-            yield replace(case, sizes=shrunk(variant, case.sizes, limit))
+            sizes = shrunk(variant, case.sizes, limit)
+            # What is shrunk anyway may as well be a multiple; arrays still grow.
+            multiples = {n: m // _CUT * _CUT if m >= 2 * _CUT else m for n, m in sizes.items()}
+            yield replace(case, sizes=multiples)
             if self._reached[self._key(case)].elements <= reached.elements:
                 return
 

@@ -166,7 +166,7 @@ class Search:
         """Draw ``count`` examples, the simplest one first, and shrink the one that fails."""
         import hypothesis
         from hypothesis import HealthCheck, Phase, Verbosity
-        from hypothesis.errors import Unsatisfiable
+        from hypothesis.errors import Flaky, Unsatisfiable
 
         @hypothesis.seed(seed)
         @hypothesis.settings(
@@ -194,11 +194,24 @@ class Search:
             self._on_progress(self._drawn, self._failing is not None)
 
         try:
-            with contextlib.suppress(_Wrong, _TimeIsUp, Unsatisfiable):
-                examples_agree()
+            examples_agree()
+        except (_Wrong, _TimeIsUp, Unsatisfiable):
+            pass
         except TemplateError:
             if self._failing is None:  # Else it was raised while shrinking.
                 raise
+        except Flaky as error:
+            self._take_flaky(error)
+
+    def _take_flaky(self, error: Exception) -> None:
+        """Launch again what failed when it was drawn, and not when the same was to be drawn."""
+        if self._failing is None:
+            problem = "its methods draw other variants from the same random numbers"
+            raise TemplateError(self.template.name, f"cannot be verified: {problem}") from error
+        case, outcome = self._failing
+        if self._process.run(case).ok:
+            message = f"{outcome.message}; this did not happen again"
+            self._failing = case, replace(outcome, message=message)
 
     def _check(self, case: Case) -> None:
         """Run a case unless that was done before, and raise if it fails."""
