@@ -138,6 +138,16 @@ def test_parameters_are_checked_when_a_template_is_loaded(
             'role="out"), Array("w", p.dtype, ("n",)))',
             r"text takes x, y, but arguments\(\) declares x, y, w: it lacks w",
         ),
+        (
+            'return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))',
+            'return Array("y", p.dtype, ("n",), role="out"), Array("x", p.dtype, ("n",))',
+            r"takes x, y, but arguments\(\) declares y, x: their order differs \(smooth/kern.*:4\)",
+        ),
+        (
+            'Array("x"',
+            'Array("z"',
+            r"declares z, y: it lacks z and x is not declared \(smooth/kernel.py.j2:4\)",
+        ),
     ],
 )
 def test_arguments_are_checked_when_a_kernel_is_built(

@@ -156,7 +156,7 @@ class SizedKernel(Kernel):
                 shape = self._shapes_of(values)
                 if shape in self._by_shape:
                     return self._by_shape[shape]
-                extents = [max(1, extent) for extent in signature.check(values)]
+                extents = signature.check(values)
             except (ArgumentError, AttributeError, TypeError):
                 return self._last
             if len(self._by_shape) >= _MOST_SHAPES:
