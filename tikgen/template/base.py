@@ -14,6 +14,8 @@ import numpy.typing as npt
 
 from tikgen.errors import TemplateError
 from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
+from tikgen.template.blame import asked, asked_dict
+from tikgen.template.declared import declared, returned_schedule
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.grid_use import GridUse
 from tikgen.template.once import once
@@ -363,23 +365,25 @@ class Template:
     def chosen_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool
     ) -> Mapping[str, Any]:
-        """Return ``direct_schedule`` or ``default_schedule``."""
-        choose = self.direct_schedule if is_direct else self.default_schedule
-        return choose(p, arch, sizes)
+        """Return ``direct_schedule`` or ``default_schedule``, checked."""
+        is_own = is_direct and type(self).direct_schedule is not Template.direct_schedule
+        method = "direct_schedule()" if is_own else "default_schedule()"
+        return returned_schedule(self, method, self.Schedule, p, arch, sizes)
 
     def check_schedule(self, p: Any, s: Any, arch: str) -> None:
         """Raise :class:`tikgen.template.parameters.Invalid` where rules or ``check`` refuse."""
         if refusal := first_refusal(self.Schedule, {**dict(p), **dict(s), ARCH: arch}):
             raise Invalid(*refusal)
-        self.check(p, s, arch)
+        takes = "nothing, and raise Invalid"
+        asked(self, "check()", type(None), takes, p, s, arch, passing=(Invalid,))
 
     def size_symbols(self, p: Any) -> tuple[str, ...]:
         """Return the names of the sizes on which shapes depend."""
-        return symbols(self.arguments(p))
+        return symbols(declared(self, "arguments()", p))
 
     def middle_sizes(self, p: Any) -> dict[str, int]:
         """Return for each size symbol the middle one of the sizes that verification tries."""
-        tried = self.sizes(p)
+        tried = asked_dict(self, "sizes()", p)
         middle = {}
         for symbol in self.size_symbols(p):
             options = sorted(tried.get(symbol, (17,)))

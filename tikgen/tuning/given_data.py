@@ -24,6 +24,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, split_extent, symbols
 from tikgen.template.base import NDArray, Template
 from tikgen.template.blame import as_dict, blamed
+from tikgen.template.declared import as_numbers
 from tikgen.verification.data import poison
 
 # The value of each argument before a launch, by name.
@@ -89,7 +90,8 @@ def _declared(template: Template, argument: Argument, sizes: Mapping[str, int], 
     assert isinstance(argument, Array | Scalar)
     shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
     with blamed(template, "workload()"):
-        found = np.ascontiguousarray(value, argument.dtype.numpy).reshape(np.shape(value))
+        found = as_numbers(template, "workload()", argument, value)
+        found = np.ascontiguousarray(found).reshape(found.shape)
     if found.shape != shape:
         problem = f"workload() gives {argument.name} the shape {found.shape}, not {shape}"
         raise TemplateError(template.name, problem)
