@@ -75,6 +75,7 @@ METHODS = [
             "{'p': 1}",
             r"context\(\) names 'p', which the text has already, as p, s, name, .*py:16\)",
         ),
+        ("set_apart(self, p):", "p", r"set_apart\(\) returned .*; it must return a problem and a"),
         ("largest_sizes(self, p):", "4", r"largest_sizes\(\) returned 4; it must return a dict"),
     ]
 ]
@@ -240,6 +241,12 @@ def test_a_tolerance_is_checked(make: Make, found: Any, problem: str) -> None:
     template = make("", "")
     with pytest.raises(TemplateError, match=problem):
         allowed_errors(template, found, {"y": np.ones(2)})
+
+
+def test_a_cost_is_checked(make: Make) -> None:
+    template = make(HERE, f"    def flops(self, p, sizes):\n        pass\n\n{HERE}")
+    with pytest.raises(TemplateError, match=r"flops\(\) returned None; it must return a number \("):
+        template.cost(template.Problem(), {"n": 2})
 
 
 def test_data_of_a_template_is_real(make: Make) -> None:

@@ -18,7 +18,7 @@ from tikgen.errors import RenderError, TemplateError, UnknownLine
 from tikgen.expression.apart import restored
 from tikgen.template.arguments import Argument, Array, Scalar, with_sizes
 from tikgen.template.base import Template
-from tikgen.template.blame import asked_dict, place_of
+from tikgen.template.blame import asked, asked_dict, place_of
 from tikgen.template.declared import declared
 from tikgen.template.parameters import ParameterModel, canonical
 from tikgen.template.rules import idle
@@ -200,7 +200,8 @@ def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
     Raises:
         RenderError: if the template is malformed or uses an unknown name.
     """
-    problem, apart = variant.template.set_apart(variant.problem)
+    takes = "a problem and a tuple of names"
+    problem, apart = asked(variant.template, "set_apart()", tuple, takes, variant.problem)
     if apart:
         body, places = _rendered(_set_apart(variant, problem, apart), variant.params)
         body = restored(body, apart)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -198,7 +199,8 @@ class Template:
             if isinstance(array, Array):
                 bits = math.prod(concrete_shape(array, sizes)) * array.dtype.bits
                 moved += bits // 8 * (2 if array.role == "inout" else 1)
-        return Cost(bytes=moved, flops=self.flops(p, sizes))
+        flops = asked(self, "flops()", numbers.Real, "a number", p, sizes)
+        return Cost(bytes=moved, flops=flops)
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         """Return how many operations a launch does at least; without an override none."""
