@@ -168,6 +168,8 @@ def test_a_size_is_at_least_1() -> None:
         x = np.ones(length, np.float32)
         with pytest.raises(ArgumentError, match=r"takes shape \(n \+ 3,\), and n is at least 1; g"):
             signature.check((x,))
+        with pytest.raises(ArgumentError, match="and n is at least 1"):
+            signature.sizes_of({"x": x})
         assert call(ctypes.create_string_buffer(packer.size), {}, (x,)) is None
     assert signature.check((np.ones(4, np.float32),)) == [1]
 
