@@ -154,9 +154,9 @@ def test_a_macro_that_needs_itself_is_named(tmp_path: Path, macro: str) -> None:
     ("text", "problem", "place"),
     [
         (
-            '#% from "_shared/signature.j2" import signatur\n\n{{ signature(arguments) }}\n',
-            "_shared/signature.j2 has no macro 'signatur'. Did you mean 'signature'?",
-            'demo/kernel.py.j2:1: #% from "_shared/signature.j2" import signatur',
+            '#% from "_shared/signature.j2" import signatures\n\n{{ signature(arguments) }}\n',
+            "_shared/signature.j2 has no macro 'signatures'. Did you mean 'signature'?",
+            'demo/kernel.py.j2:1: #% from "_shared/signature.j2" import signatures',
         ),
         (
             '#% from "_shared/loops.j2" import box\n\n'

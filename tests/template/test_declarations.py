@@ -161,8 +161,8 @@ def test_a_scalar_says_what_it_takes() -> None:
         ),
         (
             HERE,
-            f"    def tolerence(p, inputs, expected):\n        pass\n\n{HERE}",
-            r"knows no method 'tolerence', .* Did you mean 'tolerance'\? .* \(in template.py:16\)$",
+            f"    def tolerances(p, inputs, expected):\n        pass\n\n{HERE}",
+            r"knows no method 'tolerances', .* Did you mean 'tolerance'\? .* \(in .*:16\)$",
         ),
     ],
 )
