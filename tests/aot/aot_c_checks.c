@@ -148,6 +148,22 @@ static void check_scalars(box_bundle *bundle) {
   CHECK(holds(f64s, 0, &f64, sizeof f64));
 }
 
+static void check_sizes(const box_bundle *bundle) {
+  box_parameter_ parameter;
+  box_array array;
+  int64_t extent;
+  memset(&parameter, 0, sizeof parameter);
+  memset(&array, 0, sizeof array);
+  parameter.shape[0].symbol = "n";
+  parameter.shape[0].more = 3;
+  array.ndim = 1;
+  for (extent = 1; extent < 6; extent++) { /* A size is at least 1. */
+    box_sizes_ sizes = {0};
+    array.shape[0] = extent;
+    CHECK(box_shape_fits_(&parameter, &array, &sizes) == (extent > 3));
+  }
+}
+
 static void check_halves(box_bundle *bundle) {
   static const struct {
     float value;
@@ -299,6 +315,7 @@ int main(int argc, char **argv) {
   if (bundle != NULL) {
     check_arrays(bundle);
     check_scalars(bundle);
+    check_sizes(bundle);
     check_halves(bundle);
     check_selector(bundle);
     check_the_rest(bundle, argv[1]);

@@ -159,17 +159,19 @@ def test_an_output_may_be_the_very_input(rng: np.random.Generator) -> None:
     assert quick(tuple(values)) == long(tuple(values))
 
 
-def test_a_size_is_never_negative() -> None:
-    signature = Signature(
-        "sample", (Array("x", DType.f32, ("n + 3",)), Array("y", DType.f32, ("n",), role="out"))
-    )
-    x, y = np.ones(1, np.float32), np.ones(9, np.float32)
-    with pytest.raises(ArgumentError, match="takes shape"):
-        signature.check((x, y))
-    packer = argument_struct.packer([(DType.f32, 1)] * 2)
+def test_a_size_is_at_least_1() -> None:
+    signature = Signature("sample", (Array("x", DType.f32, ("n + 3",), role="out"),))
+    packer = argument_struct.packer([(DType.f32, 1)])
     call = quick_call(signature, False, packer.pack_into, ())
     assert call is not None
-    assert call(ctypes.create_string_buffer(packer.size), {}, (x, y)) is None
+    for length in (1, 2, 3):
+        x = np.ones(length, np.float32)
+        with pytest.raises(ArgumentError, match=r"takes shape \(n \+ 3,\), and n is at least 1; g"):
+            signature.check((x,))
+        with pytest.raises(ArgumentError, match="and n is at least 1"):
+            signature.sizes_of({"x": x})
+        assert call(ctypes.create_string_buffer(packer.size), {}, (x,)) is None
+    assert signature.check((np.ones(4, np.float32),)) == [1]
 
 
 @pytest.mark.parametrize("engine", ["direct-cpu", "auto"])

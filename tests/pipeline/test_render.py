@@ -150,6 +150,31 @@ def test_a_macro_that_needs_itself_is_named(tmp_path: Path, macro: str) -> None:
     assert "template: _shared/own.j2:1" in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("text", "problem", "place"),
+    [
+        (
+            '#% from "_shared/signature.j2" import signatures\n\n{{ signature(arguments) }}\n',
+            "_shared/signature.j2 has no macro 'signatures'. Did you mean 'signature'?",
+            'demo/kernel.py.j2:1: #% from "_shared/signature.j2" import signatures',
+        ),
+        (
+            '#% from "_shared/loops.j2" import box\n\n'
+            '#% call(k) box([("i", "0", "4")], s)\n#% endcall\n',
+            "Schedule has no parameter 'block_dim'",
+            "_shared/loops.j2:16, from demo/kernel.py.j2:3: #% call(k) box(",
+        ),
+    ],
+)
+def test_mistakes_with_macros_name_the_line_of_the_template(
+    tmp_path: Path, text: str, problem: str, place: str
+) -> None:
+    with pytest.raises(RenderError) as caught:
+        tikgen.render(tikgen.load_template(folder_with(tmp_path, text)))
+    assert problem in str(caught.value)
+    assert f"template: {place}" in str(caught.value)
+
+
 @pytest.mark.parametrize("missing", ["kernel.py.j2", "template.py"])
 def test_a_folder_that_lacks_a_file_is_refused(tmp_path: Path, missing: str) -> None:
     folder = folder_with(tmp_path)

@@ -49,9 +49,10 @@ def generate() -> ModuleType:
 
 @pytest.fixture
 def affine(tmp_path: Path) -> Path:
-    """Write the template of the page about writing templates into a folder."""
-    files = re.findall(r"^`(affine/\S+)`\n\n```\w+\n(.*?)^```", WRITING, re.DOTALL | re.MULTILINE)
-    assert [name for name, _ in files] == ["affine/kernel.py.j2", "affine/template.py"]
+    """Write the templates of the page about writing templates into folders, and return one."""
+    files = re.findall(r"^`(\w+/\S+)`\n\n```\w+\n(.*?)^```", WRITING, re.DOTALL | re.MULTILINE)
+    names = ["kernel.py.j2", "template.py"]
+    assert [name for name, _ in files] == [f"{t}/{n}" for t in ("affine", "blur") for n in names]
     for name, text in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -148,6 +149,20 @@ def test_example_template_computes(affine: Path, ti_arch: str, rng: np.random.Ge
     y = np.full_like(x, np.nan)
     kernel(x, y)
     np.testing.assert_allclose(y, kernel.reference(x, y), rtol=1e-6, atol=1e-6)
+
+
+def test_example_of_rows_in_a_real_function_computes(
+    affine: Path, ti_arch: str, rng: np.random.Generator
+) -> None:
+    template = tikgen.load_template(affine.parent / "blur")
+    if reason := template.unsupported(None, ti_arch):
+        pytest.skip(reason)
+    kernel = tikgen.build(template)
+    for shape in ((1, 1), (9, 41)):
+        x, y = rng.random((2, *shape), dtype=np.float32)
+        expected = kernel.reference(x, y)
+        kernel(x, y)
+        np.testing.assert_allclose(y, expected, rtol=1e-6)
 
 
 @pytest.mark.slow  # What it shows is tested in tests/aot, and the README exports and runs a bundle.

@@ -13,6 +13,7 @@ import tikgen
 from tikgen import Array, DType
 from tikgen.errors import DeclarationError, TemplateError
 from tikgen.template.arguments import Scalar
+from tikgen.template.declared import as_numbers
 from tikgen.template.outputs import allowed_errors
 
 TEXT = """\
@@ -25,7 +26,9 @@ def {{ name }}(x: {{ arguments[0].annotation }}, y: {{ arguments[1].annotation }
         y[i] = x[i]
 """
 CODE = '''\
-from tikgen import Array, DType, ProblemModel, Template, parameter
+from typing import Literal
+
+from tikgen import Array, DType, ProblemModel, ScheduleModel, Template, parameter
 
 
 class Smooth(Template):
@@ -35,9 +38,47 @@ class Smooth(Template):
         radius: int = parameter("points on either side", 1, ge=1, le=50)
         dtype: DType = parameter("element type", DType.f32, choices=("f32", "f64"))
 
+    class Schedule(ScheduleModel):
+        lane: Literal[1, 2] = parameter("elements", 1)
+
     def arguments(self, p):
         return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))
 '''
+HERE = "    def arguments("
+# Methods that return what they must not.
+METHODS = [
+    (f"    def {given}\n        return {found}\n\n{HERE}", problem)
+    for given, found, problem in [
+        (
+            "default_schedule(self, p, arch, sizes):",
+            "None",
+            r"default_schedule\(\) returned None; it must return a dict \(in template.py:16\)",
+        ),
+        (
+            "default_schedule(self, p, arch, sizes):",
+            "{'lanes': 2}",
+            r"default_schedule\(\) names 'lanes', which is no schedule param.* has lane \(in",
+        ),
+        (
+            "default_schedule(self, p, arch, sizes):",
+            "{'lane': 7}",
+            r"default_schedule\(\) returned {'lane': 7}: parameter 'lane' takes 1 or 2; got 7 \(in",
+        ),
+        (
+            "check(self, p, s, arch):",
+            "'no'",
+            r"check\(\) returned 'no'; it must return nothing, and raise Invalid \(in template.py",
+        ),
+        ("context(self, p, s):", "None", r"context\(\) returned None; it must return a dict \("),
+        (
+            "context(self, p, s):",
+            "{'p': 1}",
+            r"context\(\) names 'p', which the text has already, as p, s, name, .*py:16\)",
+        ),
+        ("set_apart(self, p):", "p", r"set_apart\(\) returned .*; it must return a problem and a"),
+        ("largest_sizes(self, p):", "4", r"largest_sizes\(\) returned 4; it must return a dict"),
+    ]
+]
 Make = Callable[[str, str], tikgen.Template]
 
 
@@ -98,12 +139,30 @@ def test_a_scalar_says_what_it_takes() -> None:
         (
             '"points on either side", 1',
             "1",
-            r"parameter\(\) takes what it means first, as text: .*; got 1 \(in template.py:8\)",
+            r"parameter\(\) takes what it means first, as text: .*; got 1 \(in template.py:10\)",
         ),
         (
             "radius: int",
             "radius",
-            r"Field 'radius' requires a type annotation \(in template.py:7\)$",
+            r"Field 'radius' requires a type annotation \(in template.py:9\)$",
+        ),
+        ("radius: int", "radius: str", r"Smooth.Problem: .*'radius' has type str, .*py:9\)$"),
+        ("Problem(ProblemModel)", "Problem", r"Problem must be a subclass of Prob.*py:9\)$"),
+        ("lane:", "radius:", r"radius is both a problem and a schedule parameter \(.*py:14\)$"),
+        (
+            'ments", 1)',
+            'ments", 3)',
+            r"'lane' takes 1 or 2; its default is 3 \(in template.py:14\)$",
+        ),
+        (
+            'ments", 1)',
+            'ments", 1, needs={2: {"lanes": 1}})',
+            r"mentions 'lanes', which it cannot; it may mention radius, dtype, arch \(in .*:14\)$",
+        ),
+        (
+            HERE,
+            f"    def tolerances(p, inputs, expected):\n        pass\n\n{HERE}",
+            r"knows no method 'tolerances', .* Did you mean 'tolerance'\? .* \(in .*:16\)$",
         ),
     ],
 )
@@ -120,7 +179,7 @@ def test_parameters_are_checked_when_a_template_is_loaded(
         (
             'role="out"',
             'role="output"',
-            r"Template 'smooth': arguments\(\) declares y: role takes .* \(in template.py:12\)",
+            r"Template 'smooth': arguments\(\) declares y: role takes .* \(in template.py:17\)",
         ),
         (
             'return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))',
@@ -132,15 +191,33 @@ def test_parameters_are_checked_when_a_template_is_loaded(
             'return Array("x", p.dtype, ("n",))',
             r"arguments\(\) returned Array\(name='x'.*it must return a tuple of Array and Scalar",
         ),
-        ("p.dtype", "p.dtypes", r"arguments\(\) fails: AttributeError: .* \(in template.py:12\)"),
+        ("p.dtype", "p.dtypes", r"arguments\(\) fails: AttributeError: .* \(in template.py:17\)"),
         (
             'role="out"))',
             'role="out"), Array("w", p.dtype, ("n",)))',
             r"text takes x, y, but arguments\(\) declares x, y, w: it lacks w",
         ),
+        (
+            'return (Array("x", p.dtype, ("n",)), Array("y", p.dtype, ("n",), role="out"))',
+            'return Array("y", p.dtype, ("n",), role="out"), Array("x", p.dtype, ("n",))',
+            r"takes x, y, but arguments\(\) declares y, x: their order differs \(smooth/kern.*:4\)",
+        ),
+        (
+            'Array("x"',
+            'Array("z"',
+            r"declares z, y: it lacks z and x is not declared \(smooth/kernel.py.j2:4\)",
+        ),
+        (
+            'role="out"',
+            "",
+            r"declares no array that is written; one needs role='out' or",
+        ),
+        ('Array("y"', 'Array("x"', r"arguments\(\) declares two arguments named 'x'; .*py:16\)"),
+        ('Array("y"', 'Array("ti"', "declares an argument 'ti', which is Taichi in the text; take"),
+        *((HERE, method, problem) for method, problem in METHODS),
     ],
 )
-def test_arguments_are_checked_when_a_kernel_is_built(
+def test_what_methods_return_is_checked_when_a_kernel_is_built(
     make: Make, old: str, new: str, problem: str
 ) -> None:
     template = make(old, new)
@@ -164,6 +241,20 @@ def test_a_tolerance_is_checked(make: Make, found: Any, problem: str) -> None:
     template = make("", "")
     with pytest.raises(TemplateError, match=problem):
         allowed_errors(template, found, {"y": np.ones(2)})
+
+
+def test_a_cost_is_checked(make: Make) -> None:
+    template = make(HERE, f"    def flops(self, p, sizes):\n        pass\n\n{HERE}")
+    with pytest.raises(TemplateError, match=r"flops\(\) returned None; it must return a number \("):
+        template.cost(template.Problem(), {"n": 2})
+
+
+def test_data_of_a_template_is_real(make: Make) -> None:
+    x, given = Array("x", DType.f32, ("n",)), np.ones(2, np.complex64)
+    with pytest.raises(
+        TemplateError, match=r"inputs\(\) gives x values of complex64; it takes f32"
+    ):
+        as_numbers(make("", ""), "inputs()", x, given)
 
 
 def test_a_tolerance_may_leave_out_outputs_and_be_undefined_where_they_are(make: Make) -> None:

@@ -238,6 +238,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     told = " ".join(command("tuned", "show", "gone").split())
     assert "template not found here" in told
     assert "gone: this template is not found here; name the folder that holds its folder in" in told
+    assert "TIKGEN_TEMPLATE_PATH, or ask by the folder, as in tikgen tuned show ./gone." in told
     assert "removed 1 record" in command("tuned", "clear", "gone")
     assert "removed 1 record" in command("tuned", "clear", str(tmp_path / "double"))
     assert "removed 2 records" in command("tuned", "clear")

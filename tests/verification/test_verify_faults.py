@@ -193,7 +193,7 @@ def method(name: str, body: str) -> str:
     takes = {
         "inputs": "p, sizes, rng", "tolerance": "p, inputs, expected", "strategies": "self",
         "adjust": "self, drawn, arch", "default_schedule": "self, p, arch, sizes",
-        "check": "self, p, s, arch",
+        "check": "self, p, s, arch", "full_sizes": "self, p, s",
         "reference": "p, x, y",
         "unsupported": "self, p, arch", "workspace": "self, p, s", "sizes": "self, p",
     }[name]  # fmt: skip
@@ -232,11 +232,9 @@ def test_a_method_that_fails_in_a_launch_is_reported(check, tmp_path, name, body
         ("strategies", "return 1 / 0", r"strategies\(\) fails: ZeroDivisionError"),
         ("adjust", "return 1 / 0", r"adjust\(\) fails: ZeroDivisionError"),
         ("check", "return 1 / 0", r"check\(\) fails: ZeroDivisionError"),
-        (
-            "default_schedule",
-            "return 1 / 0",
-            r"default_schedule\(\) or check\(\) fails: ZeroDivisionError",
-        ),
+        ("adjust", "pass", r"adjust\(\) returned None; it must return a dict"),
+        ("default_schedule", "return 1 / 0", r"default_schedule\(\) fails: ZeroDivisionError"),
+        ("full_sizes", "return 3", r"full_sizes\(\) returned 3; it must return a tuple of dicts"),
         ("unsupported", "return 1 / 0", r"unsupported\(\) fails: ZeroDivisionError"),
         ("workspace", "return 1 / 0", r"workspace\(\) fails: ZeroDivisionError"),
     ],

@@ -130,7 +130,8 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
         say("  " + ", ".join(f"{k}={v}" for k, v in record.schedule.items()), hang=4)
     absent = sorted({r.template for r in best if _is_absent(r)})
     if absent:
-        say(f"{', '.join(absent)}: {not_found(absent)}.")
+        one = f"tikgen tuned show ./{absent[0]}"
+        say(f"{', '.join(absent)}: {not_found(absent)}, or ask by the folder, as in {one}.")
     say(_count(len(every)))
 
 

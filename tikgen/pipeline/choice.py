@@ -15,6 +15,7 @@ from tikgen.taichi import runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import symbols
 from tikgen.template.base import Template
+from tikgen.template.declared import declared
 from tikgen.template.parameters import ProblemModel, make_model
 from tikgen.template.schedules import make_schedule
 
@@ -52,9 +53,9 @@ def choose(
     arch = arch or runtime.current_arch() or DEFAULT_ARCH
     sizes = None
     if shape is not None:
-        symbols = template.size_symbols(problem)
-        arguments = template.arguments(problem)
-        sizes = shapes.sizes_of_shape(template.name, symbols, shape, arguments)
+        arguments = declared(template, "arguments()", problem)
+        names = template.size_symbols(problem)
+        sizes = shapes.sizes_of_shape(template.name, names, shape, arguments)
     baked = tuple((sizes or {}).items())
     sizes = sizes if near is None else dict(near)
     # Optimised schedules may fail Taichi's bounds checks, which look at each axis.

@@ -11,6 +11,7 @@ from tikgen.errors import ArgumentError, TemplateError
 from tikgen.pipeline.loaded import Loaded
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
+from tikgen.template.blame import blamed
 from tikgen.template.outputs import in_order
 
 
@@ -36,7 +37,8 @@ def expected(loaded: Loaded, args: Sequence[Any], kwargs: Mapping[str, Any]) -> 
         else:
             raise ArgumentError(variant.template.name, f"argument {argument.name!r} is missing")
     loaded.host_signature.check(values)
-    found = variant.template.reference(variant.problem, *values)
+    with blamed(variant.template, "reference()"):
+        found = variant.template.reference(variant.problem, *values)
     outputs = [a.name for a in signature.arguments if isinstance(a, Array) and a.written]
     results = in_order(variant.template.name, outputs, found)
     return results[0] if len(results) == 1 else results

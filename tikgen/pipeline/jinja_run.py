@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 from types import CodeType
@@ -10,11 +11,14 @@ from typing import Any
 
 import jinja2
 import jinja2.meta
+from jinja2 import nodes
 
-from tikgen.errors import RenderError
+from tikgen.errors import RenderError, near
 from tikgen.pipeline.jinja_text import make_environment, split_marks
 from tikgen.template.base import TEXT_NAME, Template
 from tikgen.template.dependencies import Macro
+
+_MODEL = re.compile(r"'[\w.]*\b(Problem|Schedule)(?:Model)? object' has no attribute")
 
 
 def run(
@@ -33,7 +37,9 @@ def run(
     except jinja2.TemplateNotFound as error:
         place, problem = _place_of(error, name), f"cannot find the file {error.name!r} it imports"
     except jinja2.UndefinedError as error:
-        place, problem = _place_of(error, name), f"undefined name: {error.message}"
+        place, problem = _place_of(error, name), f"undefined name: {_told(error)}"
+        if missing_import := _missing_import(template):
+            place, problem = missing_import
     except RecursionError as error:
         place = _place_of(error, name)
         problem = (
@@ -93,14 +99,51 @@ def names_used(template: Template) -> set[str]:
     return used - set(environment.globals)
 
 
+def _told(error: jinja2.UndefinedError) -> str:
+    """Return what an error says, with the classes of p and s by their plain names."""
+    return _MODEL.sub(r"\1 has no parameter", str(error.message))
+
+
+def _missing_import(template: Template) -> tuple[str, str] | None:
+    """Return where a text imports a macro that its file lacks, and what is wrong, or None."""
+    environment = _environment(template.macros)
+    files = {macro.name: macro for macro in template.macros}
+    for found in environment.parse(template.text).find_all(nodes.FromImport):
+        file = files.get(found.template.value) if isinstance(found.template, nodes.Const) else None
+        wanted = [each[0] if isinstance(each, tuple) else each for each in found.names]
+        if file is None:
+            continue
+        has = _macros_in(environment.parse(file.data.decode()))
+        for name in wanted:
+            if name not in has:
+                problem = f"{file.name} has no macro {name!r}.{near(name, has)}"
+                problem += f" It has {', '.join(has) or 'none'}"
+                return f"{template.name}/{TEXT_NAME}:{found.lineno}", problem
+    return None
+
+
+def _macros_in(tree: nodes.Template) -> list[str]:
+    """Return the macros and the values that other files can import from a text."""
+    found = [node.name for node in tree.body if isinstance(node, nodes.Macro)]
+    targets = (node.target for node in tree.body if isinstance(node, nodes.Assign))
+    found += [target.name for target in targets if isinstance(target, nodes.Name)]
+    return [name for name in found if not name.startswith("_")]
+
+
 def _place_of(error: BaseException, name: str) -> str:
-    """Return the innermost template line in the traceback of ``error``."""
-    place, frame = "", error.__traceback__
+    """Return the innermost template line in the traceback of ``error``.
+
+    Where that is a line of a macro file, the line of the template that led there follows.
+    """
+    place, own, frame = "", "", error.__traceback__
     while frame is not None:
         file = frame.tb_frame.f_code.co_filename
         if file.endswith(".j2"):
             place = f"{'/'.join(Path(file).parts[-2:])}:{frame.tb_lineno}"
+            own = place if file == f"{name}/{TEXT_NAME}" else own
         frame = frame.tb_next
+    if own not in ("", place):
+        return f"{place}, from {own}"
     return place or f"{name}/{TEXT_NAME}"
 
 

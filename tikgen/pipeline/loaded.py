@@ -29,6 +29,7 @@ from tikgen.pipeline.rendering import Source, Variant
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import arrays, hooks, kernels, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
+from tikgen.template.blame import asked, asked_dict
 from tikgen.template.parameters import Invalid
 from tikgen.template.views import is_contiguous, strided
 
@@ -68,8 +69,8 @@ class Loaded:
         self.function: Any = entry_of(module, entry or template.name)
         arguments = arguments_of(self.function, source.text) if arguments_of else variant.arguments
         hint = functools.partial(template.hint, variant.problem)
-        largest = template.largest_sizes(variant.problem)
-        self.signature = Signature(self.name, arguments, largest, hint)
+        most = asked_dict(template, "largest_sizes()", variant.problem)
+        self.signature = Signature(self.name, arguments, most, hint)
         self.subject = events.subject_of(self.function.__wrapped__)
         # Its events, kept with or without a trace.
         self.life: deque[events.Event] = deque(maxlen=_MOST_EVENTS)
@@ -115,9 +116,8 @@ class Loaded:
     @functools.cached_property
     def strided_signature(self) -> Signature:
         """Return the signature that takes views as well, where there are kernels for them."""
-        variant = self.source.variant
-        names = variant.template.takes_views(variant.problem)
-        own = self.signature
+        variant, own = self.source.variant, self.signature
+        names = asked(variant.template, "takes_views()", tuple, "a tuple", variant.problem)
         return Signature(self.name, strided(own.arguments, names), own.largest, own.hint)
 
     def profiled_name(self) -> str:
@@ -429,11 +429,12 @@ def load_source(
 
 def check_arch(variant: Variant, arch: str) -> None:
     """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
-    reason = variant.template.unsupported(variant.problem, arch)
+    template, kinds = variant.template, (str, type(None))
+    reason = asked(template, "unsupported()", kinds, "a reason, or None", variant.problem, arch)
     if not reason:
         try:
-            variant.template.check_schedule(variant.problem, variant.schedule, arch)
+            template.check_schedule(variant.problem, variant.schedule, arch)
         except Invalid as error:
             reason = f"the schedule's {error.parameter} {error.problem}"
     if reason:
-        raise UnsupportedOnArch(variant.template.name, arch, reason)
+        raise UnsupportedOnArch(template.name, arch, reason)

@@ -181,26 +181,33 @@ def entry_of(module: types.ModuleType, name: str) -> Any:
 
 
 def _check_taken(source: Source, module: types.ModuleType) -> None:
-    """Raise :class:`TemplateError` where a text takes another number of arguments than declared."""
+    """Raise :class:`TemplateError` where a text takes other arguments than are declared.
+
+    Calls pass them by place, so that their order matters as well.
+    """
     variant = source.variant
     if not variant.arguments:  # A user's own text declares none.
         return
     code = entry_of(module, variant.template.name).__wrapped__.__code__
     takes = code.co_varnames[: code.co_argcount]
     given = (*variant.arguments, *variant.numbers, *variant.workspace)
-    declared = [argument.name for argument in given]
-    if len(takes) != len(declared):
-        more, fewer = set(takes) - set(declared), set(declared) - set(takes)
-        told = [f"it lacks {', '.join(sorted(fewer))}"] if fewer else []
-        told += [f"{', '.join(sorted(more))} is not declared"] if more else []
-        methods = "arguments() declares"
-        if variant.workspace:
-            methods = "arguments() and workspace() declare"
-        raise TemplateError(
-            variant.template.name,
-            f"the kernel's text takes {', '.join(takes) or 'nothing'}, but {methods} "
-            f"{', '.join(declared)}: {' and '.join(told)}",
-        )
+    declared = tuple(argument.name for argument in given)
+    if takes == declared:
+        return
+    fewer = [name for name in declared if name not in takes]
+    more = [name for name in takes if name not in declared]
+    told = [f"it lacks {', '.join(fewer)}"] if fewer else []
+    told += [f"{', '.join(more)} is not declared"] if more else []
+    methods = "arguments() declares"
+    if variant.workspace:
+        methods = "arguments() and workspace() declare"
+    line = source.template_line(code.co_firstlineno)
+    raise TemplateError(
+        variant.template.name,
+        f"the kernel's text takes {', '.join(takes) or 'nothing'}, but {methods} "
+        f"{', '.join(declared)}: {' and '.join(told) or 'their order differs'}"
+        f"{f' ({line})' if line else ''}",
+    )
 
 
 def line_in(message: str, filename: str) -> int:

@@ -14,6 +14,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from tikgen.template.blame import asked
+
 if TYPE_CHECKING:
     from tikgen.pipeline.rendering import Variant
     from tikgen.template.base import NDArray
@@ -102,7 +104,9 @@ def problem(
             return ""
         read = _unread
     try:
-        most = variant.template.steps(variant.problem, variant.schedule, sizes, read)
+        template, models = variant.template, (variant.problem, variant.schedule)
+        kinds, given = (int, np.integer), (*models, sizes, read)
+        most = asked(template, "steps()", kinds, "an integer", *given, passing=(_TooMany,))
     except _TooMany as error:
         return (
             f"a loop has {error.args[0]:,} iterations, and Taichi counts {MOST_ITERATIONS:,} at "

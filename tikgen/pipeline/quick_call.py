@@ -147,7 +147,7 @@ def _shape(name: str, check: Check, known: set[int]) -> list[str]:
             known.add(symbol)
             lines.append(f"n{symbol} = {extent} - {more}")
             if more > 0:
-                lines.append(f"if n{symbol} < 0: return None")
+                lines.append(f"if n{symbol} < 1: return None")
     return [
         *lines,
         f"{name}_count = {' * '.join(extents)}",

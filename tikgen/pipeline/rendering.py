@@ -16,9 +16,10 @@ from typing import Any
 
 from tikgen.errors import RenderError, TemplateError, UnknownLine
 from tikgen.expression.apart import restored
-from tikgen.template.arguments import Argument, Array, Opaque, Scalar, with_sizes
+from tikgen.template.arguments import Argument, Array, Scalar, with_sizes
 from tikgen.template.base import Template
-from tikgen.template.blame import blamed, shown
+from tikgen.template.blame import asked, asked_dict, place_of
+from tikgen.template.declared import declared
 from tikgen.template.parameters import ParameterModel, canonical
 from tikgen.template.rules import idle
 from tikgen.template.views import Views
@@ -106,7 +107,7 @@ class Variant:
         Raises:
             TemplateError: if the template's ``arguments`` fails, or names an unusable extent.
         """
-        found = self._declared("arguments", self.problem)
+        found = self._declared("arguments()", self.problem)
         return self.views.arguments(found) if self.views else found
 
     @functools.cached_property
@@ -122,17 +123,10 @@ class Variant:
         Raises:
             TemplateError: if the template's ``workspace`` fails, or names an unusable extent.
         """
-        return self._declared("workspace", self.problem, self.schedule)
+        return self._declared("workspace()", self.problem, self.schedule)
 
     def _declared(self, method: str, *models: ParameterModel) -> tuple[Any, ...]:
-        with blamed(self.template, f"{method}()"):
-            found = getattr(self.template, method)(*models)
-            found = tuple(found) if isinstance(found, Iterable) else found
-        kinds: tuple[type, ...] = (Array,) if method == "workspace" else (Array, Scalar, Opaque)
-        if not isinstance(found, tuple) or not all(isinstance(a, kinds) for a in found):
-            takes = " and ".join(kind.__name__ for kind in kinds[:2])
-            problem = f"{method}() returned {shown(found)}; it must return a tuple of {takes}"
-            raise TemplateError(self.template.name, problem)
+        found = declared(self.template, method, *models)
         return tuple(with_sizes(a, dict(self.sizes)) if self.sizes else a for a in found)
 
 
@@ -206,7 +200,8 @@ def render_text(variant: Variant) -> tuple[str, tuple[str, ...]]:
     Raises:
         RenderError: if the template is malformed or uses an unknown name.
     """
-    problem, apart = variant.template.set_apart(variant.problem)
+    takes = "a problem and a tuple of names"
+    problem, apart = asked(variant.template, "set_apart()", tuple, takes, variant.problem)
     if apart:
         body, places = _rendered(_set_apart(variant, problem, apart), variant.params)
         body = restored(body, apart)
@@ -226,15 +221,18 @@ def _rendered(variant: Variant, params: Mapping[str, Any]) -> tuple[str, tuple[s
         "name": template.name,
         "arguments": variant.arguments + variant.numbers,
         "workspace": variant.workspace,
-        **(
-            template.context_of_views(*models, variant.views)
-            if variant.views
-            else template.context(*models)
-        ),
     }
+    method = "context_of_views()" if variant.views else "context()"
+    further = asked_dict(template, method, *models, *((variant.views,) if variant.views else ()))
+    for name, value in further.items():
+        # A template may fill in its own p or s.
+        if name in names and not isinstance(value, ParameterModel):
+            problem = f"{method} names {name!r}, which the text has already, as {', '.join(names)}"
+            place = place_of(template, method)
+            raise TemplateError(template.name, f"{problem}; take another name{place}")
     from tikgen.pipeline.jinja_run import run  # Jinja2 takes a while to import.
 
-    return run(template, names, params)
+    return run(template, names | further, params)
 
 
 def _set_apart(variant: Variant, problem: ParameterModel, apart: Iterable[str]) -> Variant:

@@ -27,10 +27,10 @@ class Signature(Rules):
         """Return the value of each size symbol, from the shapes of ``values``.
 
         Raises:
-            ArgumentError: if an array has the wrong number of axes.
+            ArgumentError: if an array has the wrong number of axes, or is too small for a size.
         """
         sizes: dict[str, int] = {}
-        for argument in self.arguments:
+        for argument, check in zip(self.arguments, self.checks, strict=True):
             if isinstance(argument, Array) and argument.name in values:
                 shape = np.shape(values[argument.name])
                 if len(shape) != argument.ndim:
@@ -39,6 +39,8 @@ class Signature(Rules):
                 for declared, extent in zip(argument.shape, shape, strict=True):
                     symbol, more = split_extent(declared)
                     if symbol is not None:
+                        if extent <= more > 0 and check is not None:
+                            raise self._error(check.wrong_size(shape, symbol))
                         sizes.setdefault(symbol, extent - more)
         return sizes
 

@@ -27,6 +27,7 @@ from tikgen.taichi import arrays, runtime
 from tikgen.template import catalogue, shapes
 from tikgen.template.arguments import Argument, Array, symbols
 from tikgen.template.base import Template
+from tikgen.template.blame import asked_dict
 from tikgen.template.parameters import ParameterModel, ProblemModel, make_model
 from tikgen.units import counted
 
@@ -156,7 +157,7 @@ class SizedKernel(Kernel):
                 shape = self._shapes_of(values)
                 if shape in self._by_shape:
                     return self._by_shape[shape]
-                extents = [max(1, extent) for extent in signature.check(values)]
+                extents = signature.check(values)
             except (ArgumentError, AttributeError, TypeError):
                 return self._last
             if len(self._by_shape) >= _MOST_SHAPES:
@@ -192,7 +193,8 @@ class SizedKernel(Kernel):
             with runtime.compiling:  # Copying launches kernels of Taichi itself.
                 return arrays.to_host(values[names.index(name)])
 
-        found = variant.template.traits(variant.problem, self._current_arch(), sizes, read)
+        arch = self._current_arch()
+        found = asked_dict(variant.template, "traits()", variant.problem, arch, sizes, read)
         return {name: max(1, value) for name, value in found.items()}
 
     def _current_arch(self) -> str:

@@ -139,6 +139,11 @@ class Check:
         where = f" where {', '.join(known)}" if known else ""
         return f"argument {self.name!r} takes shape {self._wanted()}{where}; got {shape}"
 
+    def wrong_size(self, shape: tuple[int, ...], symbol: str) -> str:
+        """Return that an extent leaves no positive size."""
+        wanted = f"takes shape {self._wanted()}, and {symbol} is at least 1"
+        return f"argument {self.name!r} {wanted}; got {shape}"
+
     def wrong_count(self, shape: tuple[int, ...]) -> str:
         """Return how the number of elements is wrong."""
         what = "is empty" if math.prod(shape) == 0 else f"has over {MOST_ELEMENTS} elements"
@@ -280,8 +285,8 @@ class Rules:
                     if extent != more:
                         raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
                 elif sizes[symbol] < 0:
-                    if extent < more:  # No size is negative.
-                        raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+                    if extent <= more > 0:  # An array that is empty is refused below.
+                        raise self._error(check.wrong_size(tuple(shape), self.symbols[symbol]))
                     sizes[symbol] = extent - more
                 elif sizes[symbol] != extent - more:
                     raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))

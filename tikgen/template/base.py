@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import numbers
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,8 @@ import numpy.typing as npt
 
 from tikgen.errors import TemplateError
 from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
+from tikgen.template.blame import asked, asked_dict
+from tikgen.template.declared import declared, returned_schedule
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.grid_use import GridUse
 from tikgen.template.once import once
@@ -196,7 +199,8 @@ class Template:
             if isinstance(array, Array):
                 bits = math.prod(concrete_shape(array, sizes)) * array.dtype.bits
                 moved += bits // 8 * (2 if array.role == "inout" else 1)
-        return Cost(bytes=moved, flops=self.flops(p, sizes))
+        flops = asked(self, "flops()", numbers.Real, "a number", p, sizes)
+        return Cost(bytes=moved, flops=flops)
 
     def flops(self, p: Any, sizes: Mapping[str, int]) -> int:
         """Return how many operations a launch does at least; without an override none."""
@@ -363,23 +367,25 @@ class Template:
     def chosen_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None, is_direct: bool
     ) -> Mapping[str, Any]:
-        """Return ``direct_schedule`` or ``default_schedule``."""
-        choose = self.direct_schedule if is_direct else self.default_schedule
-        return choose(p, arch, sizes)
+        """Return ``direct_schedule`` or ``default_schedule``, checked."""
+        is_own = is_direct and type(self).direct_schedule is not Template.direct_schedule
+        method = "direct_schedule()" if is_own else "default_schedule()"
+        return returned_schedule(self, method, self.Schedule, p, arch, sizes)
 
     def check_schedule(self, p: Any, s: Any, arch: str) -> None:
         """Raise :class:`tikgen.template.parameters.Invalid` where rules or ``check`` refuse."""
         if refusal := first_refusal(self.Schedule, {**dict(p), **dict(s), ARCH: arch}):
             raise Invalid(*refusal)
-        self.check(p, s, arch)
+        takes = "nothing, and raise Invalid"
+        asked(self, "check()", type(None), takes, p, s, arch, passing=(Invalid,))
 
     def size_symbols(self, p: Any) -> tuple[str, ...]:
         """Return the names of the sizes on which shapes depend."""
-        return symbols(self.arguments(p))
+        return symbols(declared(self, "arguments()", p))
 
     def middle_sizes(self, p: Any) -> dict[str, int]:
         """Return for each size symbol the middle one of the sizes that verification tries."""
-        tried = self.sizes(p)
+        tried = asked_dict(self, "sizes()", p)
         middle = {}
         for symbol in self.size_symbols(p):
             options = sorted(tried.get(symbol, (17,)))

@@ -2,23 +2,37 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import traceback
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from tikgen.errors import DeclarationError, TemplateError, TikgenError, near, one_line
-from tikgen.template.base import Template
 
 _LONGEST = 60  # Letters of a value in a message.
 
 
+class Declaring(Protocol):
+    """A template: what has a name, and methods in the files of a folder."""
+
+    name: str
+    folder: Path
+
+
 @contextlib.contextmanager
-def blamed(template: Template, method: str) -> Iterator[None]:
-    """Turn any exception inside into a :class:`TemplateError` that names ``method``."""
+def blamed(
+    template: Declaring, method: str, passing: tuple[type[Exception], ...] = ()
+) -> Iterator[None]:
+    """Turn any exception inside into a :class:`TemplateError` that names ``method``.
+
+    Those in ``passing`` stay as they are.
+    """
     try:
         yield
+    except passing:
+        raise
     except DeclarationError as error:
         problem = f"{method} declares {error}{place_in(template.folder, error)}"
         raise TemplateError(template.name, problem) from error
@@ -36,8 +50,82 @@ def place_in(folder: Path, error: BaseException) -> str:
     return f" (in {Path(places[-1].filename).name}:{places[-1].lineno})" if places else ""
 
 
+def place_of(template: Declaring, method: str) -> str:
+    """Return `` (in template.py:12)``, where the template defines a method such as ``"sizes()"``.
+
+    That of a base class which is not the template's own has no place.
+    """
+    function = getattr(type(template), method.removesuffix("()"), None)
+    code = getattr(function, "__code__", None)
+    if code is None or Path(code.co_filename).parent != template.folder:
+        return ""
+    return f" (in {Path(code.co_filename).name}:{code.co_firstlineno})"
+
+
+def places_in(text: bytes, file: str) -> dict[str, str]:
+    """Return `` (in template.py:12)`` for each class of a text and what a class annotates.
+
+    Args:
+        text: a Python module.
+        file: its name.
+    """
+    classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
+    lines = {node.name: node.lineno for node in classes}
+    for each in (line for node in classes for line in node.body):
+        if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
+            lines[each.target.id] = each.lineno
+    return {name: f" (in {file}:{line})" for name, line in lines.items()}
+
+
+def misreturned(template: Declaring, method: str, found: Any, takes: str) -> TemplateError:
+    """Return the error for a method that returned something else than it must."""
+    problem = f"{method} returned {shown(found)}; it must return {takes}"
+    return TemplateError(template.name, problem + place_of(template, method))
+
+
+def asked(
+    template: Declaring,
+    method: str,
+    kind: Any,
+    takes: str,
+    *given: Any,
+    passing: tuple[type[Exception], ...] = (),
+) -> Any:
+    """Return what a method of a template returns.
+
+    Args:
+        template: the template.
+        method: the method, as messages name it, such as ``"steps()"``.
+        kind: the type, or the types, of what it must return.
+        takes: the same in words.
+        given: arguments of the method.
+        passing: exceptions that stay as they are.
+
+    Raises:
+        TemplateError: if it fails, or returns something else.
+    """
+    with blamed(template, method, passing):
+        found = getattr(template, method.removesuffix("()"))(*given)
+    if not isinstance(found, kind):
+        raise misreturned(template, method, found, takes)
+    return found
+
+
+def asked_dict(
+    template: Declaring,
+    method: str,
+    *given: Any,
+    kind: str = "",
+    known: Iterable[str] | None = None,
+) -> dict[Any, Any]:
+    """Return the dict that a method of a template returns; see :func:`as_dict`."""
+    with blamed(template, method):
+        found = getattr(template, method.removesuffix("()"))(*given)
+    return as_dict(template, method, found, kind, known)
+
+
 def as_dict(
-    template: Template, method: str, found: Any, kind: str = "", known: Iterable[str] | None = None
+    template: Declaring, method: str, found: Any, kind: str = "", known: Iterable[str] | None = None
 ) -> dict[Any, Any]:
     """Return what a method returned as a dict.
 
@@ -52,14 +140,14 @@ def as_dict(
         TemplateError: if it is no dict, or names something else.
     """
     if not isinstance(found, Mapping):
-        problem = f"{method} returned {shown(found)}; it must return a dict"
-        raise TemplateError(template.name, problem)
+        raise misreturned(template, method, found, "a dict")
     names = found if known is None else list(known)
     for name in found:
         if name not in names:
             has = f"It has {', '.join(names)}" if names else "It has none"
             hint = near(name, names) if isinstance(name, str) else ""
             problem = f"{method} names {name!r}, which is no {kind} of the template.{hint} {has}"
+            problem += place_of(template, method)
             raise TemplateError(template.name, problem)
     return dict(found)
 

@@ -7,14 +7,15 @@ import importlib.util
 import os
 import threading
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from tikgen.disk import why
-from tikgen.errors import TemplateChanged, TemplateError, UnknownTemplate
+from tikgen.errors import DeclarationError, TemplateChanged, TemplateError, UnknownTemplate
 from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
-from tikgen.template.blame import place_in
+from tikgen.template.blame import place_in, places_in
+from tikgen.template.class_names import check_names
 from tikgen.template.declarations import check_declared
 from tikgen.template.dependencies import Files
 from tikgen.template.parameters import Identifier, listed_values
@@ -350,9 +351,11 @@ def _execute(folder: Path, files: Files) -> Template:
     try:
         code = files.contents[folder / CODE_NAME] or b""
         module = modules.run(folder / CODE_NAME, code, files.beside)
-        return _only_template(folder, vars(module))(folder)
+        return _only_template(folder, vars(module), places_in(code, CODE_NAME))(folder)
     except BaseException as error:
         modules.restore(folder, before)
+        if isinstance(error, DeclarationError):
+            raise TemplateError(folder.name, f"{error}{place_in(folder, error)}") from None
         if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
             raise
         text = str(error).partition("\n\nFor further information")[0]  # Of pydantic.
@@ -361,7 +364,9 @@ def _execute(folder: Path, files: Files) -> Template:
         raise TemplateError(folder.name, problem) from error
 
 
-def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
+def _only_template(
+    folder: Path, names: dict[str, object], places: Mapping[str, str]
+) -> type[Template]:
     module = modules.module_name(folder)
     found = [
         value
@@ -372,12 +377,8 @@ def _only_template(folder: Path, names: dict[str, object]) -> type[Template]:
         raise TemplateError(
             folder.name, f"{CODE_NAME} must define one subclass of Template; it has {len(found)}"
         )
-    overlap = set(found[0].Problem.model_fields) & set(found[0].Schedule.model_fields)
-    if overlap:
-        raise TemplateError(
-            folder.name, f"{', '.join(sorted(overlap))} is both a problem and a schedule parameter"
-        )
+    check_names(folder.name, found[0], places)
     for model in (found[0].Problem, found[0].Schedule):
-        check_declared(folder.name, model)
-    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values)
+        check_declared(folder.name, model, places)
+    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values, places)
     return found[0]

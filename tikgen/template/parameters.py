@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tikgen.dtypes import DType
-from tikgen.errors import ExpressionError, ParameterError, TemplateError, near
+from tikgen.errors import DeclarationError, ExpressionError, ParameterError, near
 from tikgen.expression import Assignments, Equations, Expression, Reducing
 from tikgen.template.identifiers import FieldName as FieldName
 from tikgen.template.identifiers import Identifier as Identifier
@@ -133,9 +133,9 @@ class ParameterModel(BaseModel):
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
             if name in RESERVED:
-                raise TemplateError(cls.__qualname__, f"parameter name {name!r} is reserved")
+                raise DeclarationError(cls.__qualname__, f"parameter name {name!r} is reserved")
             if not _is_safe(field.annotation):
-                raise TemplateError(
+                raise DeclarationError(
                     cls.__qualname__,
                     f"parameter {name!r} has type {_type_name(field.annotation)}, which could "
                     "carry code; use int, float, bool, DType, Literal, Identifier, Expression, "

@@ -21,9 +21,10 @@ from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, TemplateError, TikgenError
 from tikgen.pipeline.records import OWN, TYPICAL
 from tikgen.pipeline.signature import Signature
-from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, split_extent, symbols
+from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import NDArray, Template
 from tikgen.template.blame import as_dict, blamed
+from tikgen.template.declared import as_numbers
 from tikgen.verification.data import poison
 
 # The value of each argument before a launch, by name.
@@ -89,7 +90,8 @@ def _declared(template: Template, argument: Argument, sizes: Mapping[str, int], 
     assert isinstance(argument, Array | Scalar)
     shape = concrete_shape(argument, sizes) if isinstance(argument, Array) else ()
     with blamed(template, "workload()"):
-        found = np.ascontiguousarray(value, argument.dtype.numpy).reshape(np.shape(value))
+        found = as_numbers(template, "workload()", argument, value)
+        found = np.ascontiguousarray(found).reshape(found.shape)
     if found.shape != shape:
         problem = f"workload() gives {argument.name} the shape {found.shape}, not {shape}"
         raise TemplateError(template.name, problem)
@@ -167,7 +169,7 @@ def own_data(
     given = rules.named(positional, named)
     arrays = {a.name: a for a in arguments if isinstance(a, Array)}
     held = {name: _copied(value) for name, value in rules.on_host(given).items()}
-    sizes = _sizes(arrays, held)
+    sizes = rules.sizes_of(held)
     missing = [
         name
         for name in rules.names
@@ -196,16 +198,6 @@ def _on_host(argument: Argument) -> Argument:
 def _copied(value: Any) -> Any:
     """Return a C-contiguous copy of an array, anything else as it is."""
     return np.array(value, order="C", subok=True) if isinstance(value, np.ndarray) else value
-
-
-def _sizes(arrays: Mapping[str, Array], held: Values) -> dict[str, int]:
-    sizes: dict[str, int] = {}
-    for name, array in arrays.items():
-        shape = getattr(held.get(name), "shape", ())
-        for (symbol, more), extent in zip(map(split_extent, array.shape), shape, strict=False):
-            if symbol is not None:
-                sizes.setdefault(symbol, extent - more)
-    return sizes
 
 
 def _can_make(array: Array, sizes: Mapping[str, int]) -> bool:

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import taichi as ti
 
+from tikgen.errors import TemplateError
 from tikgen.pipeline.comparison import errors, fractions
 from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
-from tikgen.template.base import NDArray, Template
-from tikgen.template.blame import blamed
+from tikgen.template.base import Cost, NDArray, Template
+from tikgen.template.blame import asked, blamed
 from tikgen.template.outputs import allowed_errors, in_order
 from tikgen.template.shapes import array_bytes
 from tikgen.tuning.given_data import Values, load, typical_values
@@ -267,7 +268,9 @@ def _quick_worst(got: NDArray, want: NDArray, limit: NDArray) -> float | None:
 
 def _work(template: Template, problem: Any, sizes: Mapping[str, int]) -> float:
     try:
-        cost = template.cost(problem, sizes)
-    except NotImplementedError:
+        cost = asked(template, "cost()", Cost, "a Cost", problem, sizes)
+    except TemplateError as error:
+        if not isinstance(error.__cause__, NotImplementedError):
+            raise
         return float(array_bytes(template.arguments(problem), sizes)) or 1.0
     return float(max(cost.flops, cost.bytes, 1))

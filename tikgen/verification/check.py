@@ -19,6 +19,7 @@ from tikgen.taichi import arrays, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.base import NDArray, Template
 from tikgen.template.blame import as_dict, blamed
+from tikgen.template.declared import as_numbers
 from tikgen.template.outputs import allowed_errors, in_order
 from tikgen.verification.case import Container, Data, Outcome
 from tikgen.verification.compare import compare
@@ -282,7 +283,8 @@ class Trial:
             given = as_dict(self._template, "inputs()", returned, "argument", names)
             for argument in self.arguments:
                 if argument.name in given and isinstance(argument, Array | Scalar):
-                    found[argument.name] = np.asarray(given[argument.name], argument.dtype.numpy)
+                    value = given[argument.name]
+                    found[argument.name] = as_numbers(self._template, "inputs()", argument, value)
         for argument in self.arguments:
             if argument.name in found:
                 given_shape = found[argument.name].shape

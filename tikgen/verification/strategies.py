@@ -13,7 +13,7 @@ from tikgen.pipeline.choice import choose
 from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
-from tikgen.template.blame import as_dict, blamed
+from tikgen.template.blame import as_dict, asked, asked_dict, blamed
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
@@ -88,8 +88,7 @@ def trials(
         chosen = {name: draw(strategy) for name, strategy in rules.items()}
         on_drawn(chosen)
         default_schedule = draw(st.integers(0, 3)) == 3
-        with blamed(template, "adjust()"):
-            adjusted = {**template.adjust({**chosen, **fixed}, arch), **fixed}
+        adjusted = {**asked_dict(template, "adjust()", {**chosen, **fixed}, arch), **fixed}
         with blamed(template, "check()"):
             adjusted = fitted(
                 template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
@@ -189,8 +188,8 @@ def full_launches(template: Template, variant: Variant, arch: str) -> list[dict[
     """
     if arch != "cpu":
         return []
-    with blamed(template, "full_sizes()"):
-        given = [dict(sizes) for sizes in template.full_sizes(variant.problem, variant.schedule)]
+    models, takes = (variant.problem, variant.schedule), "a tuple of dicts"
+    given = [dict(n) for n in asked(template, "full_sizes()", (tuple, list), takes, *models)]
     arrays = [a for a in variant.arguments if isinstance(a, Array)]
     may_share = any(a.inplace for a in arrays)
     found: list[dict[str, Any]] = []

@@ -17,7 +17,7 @@ from tikgen.pipeline.rendering import Variant, render_variant
 from tikgen.taichi import runtime
 from tikgen.template.arguments import Array
 from tikgen.template.base import Cost, Template
-from tikgen.template.blame import blamed
+from tikgen.template.blame import asked, blamed
 from tikgen.template.declarations import value_problem
 from tikgen.template.parameters import canonical, make_model
 from tikgen.template.shapes import Sizes, sizes_of_shape
@@ -191,8 +191,8 @@ class SweepSpace:
 
     def _cost(self, problem: Any, sizes: Sizes) -> Cost | None:
         try:
-            with blamed(self.template, "cost()"):
-                return self.template.cost(problem, sizes)
+            cost: Cost = asked(self.template, "cost()", Cost, "a Cost", problem, sizes)
+            return cost
         except TikgenError as error:
             if isinstance(error.__cause__, NotImplementedError):
                 return None

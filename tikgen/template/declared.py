@@ -1,0 +1,103 @@
+"""What methods of a template return that every build asks, checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from tikgen.errors import ParameterError, TemplateError
+from tikgen.template.arguments import Array, Opaque, Scalar
+from tikgen.template.blame import Declaring, asked_dict, blamed, misreturned, place_of, shown
+from tikgen.template.parameters import ScheduleModel, make_model
+
+# What generated code calls by these names.
+_TAKEN = {"ti": "Taichi", "range": "Python's range"}
+
+
+def declared(template: Declaring, method: str, *models: Any) -> tuple[Any, ...]:
+    """Return what a template declares.
+
+    Args:
+        template: the template.
+        method: ``"arguments()"`` or ``"workspace()"``.
+        models: what the method takes: the problem, and for a workspace the schedule.
+
+    Raises:
+        TemplateError: if the method fails, or returns what no kernel can take.
+    """
+    with blamed(template, method):
+        found = getattr(template, method.removesuffix("()"))(*models)
+        found = tuple(found) if isinstance(found, Iterable) else found
+    is_workspace = method == "workspace()"
+    kinds: tuple[type, ...] = (Array,) if is_workspace else (Array, Scalar, Opaque)
+    if not isinstance(found, tuple) or not all(isinstance(a, kinds) for a in found):
+        takes = " and ".join(kind.__name__ for kind in kinds[:2])
+        raise misreturned(template, method, found, f"a tuple of {takes}")
+    if problem := _problem_of(found, is_workspace):
+        told = f"{method} declares {problem}{place_of(template, method)}"
+        raise TemplateError(template.name, told)
+    return found
+
+
+def returned_schedule(
+    template: Declaring, method: str, model: type[ScheduleModel], *given: Any
+) -> dict[str, Any]:
+    """Return the schedule parameters that a template chooses.
+
+    Args:
+        template: the template.
+        method: ``"default_schedule()"`` or ``"direct_schedule()"``.
+        model: the template's ``Schedule``.
+        given: what the method takes.
+
+    Raises:
+        TemplateError: if the method fails, or returns what a schedule cannot be.
+    """
+    names = model.model_fields
+    found = asked_dict(template, method, *given, kind="schedule parameter", known=names)
+    try:
+        make_model(model, found, template.name)
+    except ParameterError as error:
+        told = str(error).removeprefix(f"{template.name}: ").rstrip(".")
+        problem = f"{method} returned {shown(found)}: {told}{place_of(template, method)}"
+        raise TemplateError(template.name, problem) from None
+    return found
+
+
+def as_numbers(
+    template: Declaring, method: str, argument: Array | Scalar, value: Any
+) -> npt.NDArray[Any]:
+    """Return what a template gives for an argument, in the argument's dtype.
+
+    Args:
+        template: the template.
+        method: the method that gives it, such as ``"inputs()"``.
+        argument: the argument.
+        value: an array or a number.
+
+    Raises:
+        TemplateError: if the values are complex, dates or texts.
+    """
+    found = np.asarray(value)
+    if found.dtype.kind not in "biufO":
+        told = f"{method} gives {argument.name} values of {found.dtype}; it takes {argument.dtype}"
+        raise TemplateError(template.name, told + place_of(template, method))
+    return found.astype(argument.dtype.numpy, copy=False)
+
+
+def _problem_of(found: tuple[Any, ...], is_workspace: bool) -> str:
+    """Return which of the declared arguments a kernel cannot have, or nothing."""
+    names = [argument.name for argument in found]
+    for name in names:
+        if names.count(name) > 1:
+            return f"two arguments named {name!r}; each takes a name of its own"
+        if name in _TAKEN:
+            return f"an argument {name!r}, which is {_TAKEN[name]} in the text; take another name"
+    # A user's own text declares nothing, and of an opaque argument nothing is known.
+    is_written = any(isinstance(a, Opaque) or (isinstance(a, Array) and a.written) for a in found)
+    if found and not (is_workspace or is_written):
+        return "no array that is written; one needs role='out' or 'inout'"
+    return ""
