@@ -7,6 +7,7 @@ from typing import Any
 from tikgen.pipeline.loop_steps import MOST_ITERATIONS
 from tikgen.template.arguments import Argument
 from tikgen.template.shapes import (
+    are_ends_far,
     are_rows_short,
     are_small,
     points_of_buffers,
@@ -43,7 +44,7 @@ def on_cpu(
         points = next((count for count in (32, 16, 8) if count <= min(points, inside)), 4)
     strips = {1: {"chunk": 1024}, 2: {}, 3: {"rows": 16}}[p.dim]
     schedule = {"loop": "function", "unroll": 1, "row_buffer": points, **strips}
-    if are_small(arguments, sizes, is_direct, reach):
+    if are_small(arguments, sizes, is_direct, are_ends_far(p.dim, sizes, reach)):
         # One thread took 0.4 of the time for 1792 rows of 9 points in strips of 16 rows.
         return schedule | rows_of_strips(p.dim, sizes) | {"serial": True}
     return schedule | (rows_of_strips(p.dim, sizes) if is_direct else {"iterations": 8})

@@ -11,6 +11,7 @@ from tikgen.template.boundaries import FLUXES, OPPOSITE
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import (
+    are_ends_far,
     are_rows_short,
     are_small,
     points_of_buffers,
@@ -61,8 +62,8 @@ def default_schedule(
         strips = {"rows": 2, "iterations": 16}
     buffer = _buffer(p, update, sizes)
     schedule = {"loop": "function", "row_buffer": buffer, "iterations": 8, **strips}
-    along = max(reach(p, update, inside=False)[-1])
-    if are_small(arguments(p), sizes, is_direct and not update.reductions, along):
+    is_slow = are_ends_far(p.dim, sizes, max(reach(p, update, inside=False)[-1]))
+    if are_small(arguments(p), sizes, is_direct and not update.reductions, is_slow):
         return schedule | {"serial": True, "iterations": 1}
     if is_direct and not update.reductions:
         return schedule | rows_of_strips(p.dim, sizes)

@@ -62,25 +62,34 @@ def place_of(template: Declaring, method: str) -> str:
     return f" (in {Path(code.co_filename).name}:{code.co_firstlineno})"
 
 
-def places_in(text: bytes, file: str) -> dict[str, str]:
-    """Return `` (in template.py:12)`` for each class of a text and what a class annotates.
+def place_within(text: bytes, file: str, name: str) -> str:
+    """Return `` (in template.py:12)`` for a class of a text, or for what a class annotates.
 
     Args:
         text: a Python module.
         file: its name.
+        name: name of the class or the annotation.
     """
     classes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.ClassDef)]
     lines = {node.name: node.lineno for node in classes}
     for each in (line for node in classes for line in node.body):
         if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name):
             lines[each.target.id] = each.lineno
-    return {name: f" (in {file}:{line})" for name, line in lines.items()}
+    return f" (in {file}:{lines[name]})" if name in lines else ""
 
 
 def misreturned(template: Declaring, method: str, found: Any, takes: str) -> TemplateError:
     """Return the error for a method that returned something else than it must."""
     problem = f"{method} returned {shown(found)}; it must return {takes}"
     return TemplateError(template.name, problem + place_of(template, method))
+
+
+def answered(
+    template: Declaring, method: str, *given: Any, passing: tuple[type[Exception], ...] = ()
+) -> Any:
+    """Return what a method such as ``"steps()"`` returns, whatever it is; see :func:`blamed`."""
+    with blamed(template, method, passing):
+        return getattr(template, method.removesuffix("()"))(*given)
 
 
 def asked(
@@ -104,8 +113,7 @@ def asked(
     Raises:
         TemplateError: if it fails, or returns something else.
     """
-    with blamed(template, method, passing):
-        found = getattr(template, method.removesuffix("()"))(*given)
+    found = answered(template, method, *given, passing=passing)
     if not isinstance(found, kind):
         raise misreturned(template, method, found, takes)
     return found
@@ -119,9 +127,7 @@ def asked_dict(
     known: Iterable[str] | None = None,
 ) -> dict[Any, Any]:
     """Return the dict that a method of a template returns; see :func:`as_dict`."""
-    with blamed(template, method):
-        found = getattr(template, method.removesuffix("()"))(*given)
-    return as_dict(template, method, found, kind, known)
+    return as_dict(template, method, answered(template, method, *given), kind, known)
 
 
 def as_dict(

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import functools
 import importlib.metadata
 import importlib.util
 import os
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tikgen.disk import why
 from tikgen.errors import DeclarationError, TemplateChanged, TemplateError, UnknownTemplate
 from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
-from tikgen.template.blame import place_in, places_in
+from tikgen.template.blame import place_in, place_within
 from tikgen.template.class_names import check_names
 from tikgen.template.declarations import check_declared
 from tikgen.template.dependencies import Files
@@ -351,7 +352,8 @@ def _execute(folder: Path, files: Files) -> Template:
     try:
         code = files.contents[folder / CODE_NAME] or b""
         module = modules.run(folder / CODE_NAME, code, files.beside)
-        return _only_template(folder, vars(module), places_in(code, CODE_NAME))(folder)
+        place = functools.partial(place_within, code, CODE_NAME)
+        return _only_template(folder, vars(module), place)(folder)
     except BaseException as error:
         modules.restore(folder, before)
         if isinstance(error, DeclarationError):
@@ -365,7 +367,7 @@ def _execute(folder: Path, files: Files) -> Template:
 
 
 def _only_template(
-    folder: Path, names: dict[str, object], places: Mapping[str, str]
+    folder: Path, names: dict[str, object], place: Callable[[str], str]
 ) -> type[Template]:
     module = modules.module_name(folder)
     found = [
@@ -377,8 +379,8 @@ def _only_template(
         raise TemplateError(
             folder.name, f"{CODE_NAME} must define one subclass of Template; it has {len(found)}"
         )
-    check_names(folder.name, found[0], places)
+    check_names(folder.name, found[0], place)
     for model in (found[0].Problem, found[0].Schedule):
-        check_declared(folder.name, model, places)
-    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values, places)
+        check_declared(folder.name, model, place)
+    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values, place)
     return found[0]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 
 from tikgen.errors import TemplateError
 from tikgen.template.base import CODE_NAME, Template
@@ -15,23 +15,23 @@ _ALIKE = 0.85
 _METHODS = (types.FunctionType, staticmethod, classmethod)
 
 
-def check_names(template: str, declared: type[Template], places: Mapping[str, str]) -> None:
+def check_names(template: str, declared: type[Template], place: Callable[[str], str]) -> None:
     """Raise :class:`TemplateError` for a name that does not mean what it seems to.
 
     Args:
         template: name of the template, for messages.
         declared: its class.
-        places: where each class and each parameter is declared, for messages.
+        place: returns where a class or a parameter is declared, for messages.
     """
     for name, base in (("Problem", ProblemModel), ("Schedule", ScheduleModel)):
         model = getattr(declared, name)
         if not (isinstance(model, type) and issubclass(model, base)):
             problem = f"{name} must be a subclass of {base.__name__}: class {name}({base.__name__})"
-            raise TemplateError(template, problem + places.get(name, ""))
+            raise TemplateError(template, problem + place(name))
     overlap = sorted(set(declared.Problem.model_fields) & set(declared.Schedule.model_fields))
     if overlap:
         problem = f"{', '.join(overlap)} is both a problem and a schedule parameter"
-        raise TemplateError(template, problem + places.get(overlap[0], ""))
+        raise TemplateError(template, problem + place(overlap[0]))
     usual = [name for name, value in vars(Template).items() if isinstance(value, _METHODS)]
     for name, line in _own_methods(declared):
         if meant := difflib.get_close_matches(name, usual, n=1, cutoff=_ALIKE):

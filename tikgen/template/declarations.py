@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import types
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, Union, get_args, get_origin
 
 from pydantic import ValidationError
@@ -12,18 +12,14 @@ from tikgen.dtypes import ALL_DTYPES, DType
 from tikgen.errors import TemplateError, near
 from tikgen.template.parameters import ParameterModel, canonical, parameter_infos, plain
 
-NOWHERE: Mapping[str, str] = types.MappingProxyType({})
 
-
-def check_declared(
-    template: str, model: type[ParameterModel], places: Mapping[str, str] = NOWHERE
-) -> None:
+def check_declared(template: str, model: type[ParameterModel], place: Callable[[str], str]) -> None:
     """Raise :class:`TemplateError` for a choice or a default that a parameter never takes.
 
     Args:
         template: name of the template, for messages.
         model: its problem or its schedule parameters.
-        places: where each parameter is declared, for messages.
+        place: returns where a parameter is declared, for messages.
     """
     refused = _refused_defaults(model)
     for info in parameter_infos(model, "problem"):
@@ -34,14 +30,14 @@ def check_declared(
                 if _has(field.annotation, DType):
                     takes = f"dtypes are {', '.join(ALL_DTYPES)}"
                     problem += f", which is no dtype; {takes}.{near(choice, ALL_DTYPES)}"
-                raise TemplateError(template, problem + places.get(info.name, ""))
+                raise TemplateError(template, problem + place(info.name))
         default = field.default if isinstance(field.default, tuple) else (field.default,)
         is_listed = info.default == "required" or all(
             each is None or str(each) in info.choices for each in default
         )
         if info.name in refused or (info.choices and not is_listed):
             problem = f"parameter {info.name!r} takes {info.type}; its default is {info.default}"
-            raise TemplateError(template, problem + places.get(info.name, ""))
+            raise TemplateError(template, problem + place(info.name))
 
 
 def value_problem(model: type[ParameterModel], name: str, value: Any) -> str:

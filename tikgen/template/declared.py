@@ -10,7 +10,15 @@ import numpy.typing as npt
 
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.template.arguments import Array, Opaque, Scalar
-from tikgen.template.blame import Declaring, asked_dict, blamed, misreturned, place_of, shown
+from tikgen.template.blame import (
+    Declaring,
+    answered,
+    asked_dict,
+    blamed,
+    misreturned,
+    place_of,
+    shown,
+)
 from tikgen.template.parameters import ScheduleModel, make_model
 
 # What generated code calls by these names.
@@ -28,9 +36,10 @@ def declared(template: Declaring, method: str, *models: Any) -> tuple[Any, ...]:
     Raises:
         TemplateError: if the method fails, or returns what no kernel can take.
     """
-    with blamed(template, method):
-        found = getattr(template, method.removesuffix("()"))(*models)
-        found = tuple(found) if isinstance(found, Iterable) else found
+    found = answered(template, method, *models)
+    if isinstance(found, Iterable):
+        with blamed(template, method):  # What yields them may fail.
+            found = tuple(found)
     is_workspace = method == "workspace()"
     kinds: tuple[type, ...] = (Array,) if is_workspace else (Array, Scalar, Opaque)
     if not isinstance(found, tuple) or not all(isinstance(a, kinds) for a in found):

@@ -121,7 +121,7 @@ def check_rules(
     problem: type[BaseModel],
     schedule: type[BaseModel],
     listed: Callable[..., Any],
-    places: Mapping[str, str],
+    place: Callable[[str], str],
 ) -> None:
     """Raise :class:`TemplateError` where a rule mentions what does not exist.
 
@@ -130,7 +130,7 @@ def check_rules(
         problem: its problem parameters.
         schedule: its schedule parameters.
         listed: returns the values that a model lists for a parameter, none where it lists none.
-        places: where each parameter is declared, for messages.
+        place: returns where a parameter is declared, for messages.
     """
     for model, known in ((problem, (problem,)), (schedule, (schedule, problem))):
         for name, rule in _ordered(model):
@@ -139,7 +139,6 @@ def check_rules(
                 conditions.append({name: tuple(v for key in rule.needs for v in _values(key))})
             for other, wanted in (pair for each in conditions for pair in each.items()):
                 owner = next((m for m in known if other in m.model_fields), None)
-                place = places.get(name, "")
                 if owner is None and not (other == ARCH and model is schedule):
                     usable = [n for m in known for n in m.model_fields if n != name]
                     usable += [ARCH] if model is schedule else []
@@ -147,12 +146,14 @@ def check_rules(
                         f"the rule of {name!r} mentions {other!r}, which it cannot; "
                         f"it may mention {', '.join(usable)}"
                     )
-                    raise TemplateError(template, problem_text + place)
+                    raise TemplateError(template, problem_text + place(name))
                 takes = listed(owner, other) if owner else ("cpu", *GPUS)
                 wrong = [v for v in _values(wanted) if takes and v not in takes]
                 if wrong:
                     problem_text = f"the rule of {name!r} mentions {other}={wrong[0]!r}"
-                    raise TemplateError(template, f"{problem_text}, which {other} never is{place}")
+                    raise TemplateError(
+                        template, f"{problem_text}, which {other} never is{place(name)}"
+                    )
 
 
 def neutral_values(

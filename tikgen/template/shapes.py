@@ -36,7 +36,7 @@ def are_small(
     arguments: Iterable[Argument],
     sizes: Mapping[str, int] | None,
     is_direct: bool = False,
-    reach: int = 0,
+    is_slow: bool = False,
 ) -> bool:
     """Return whether arrays of these sizes, if any are known, are work for one thread.
 
@@ -44,10 +44,10 @@ def are_small(
         arguments: what a kernel takes.
         sizes: the value of each size symbol.
         is_direct: whether the engine is direct-cpu.
-        reach: how far neighbours are along rows, of which most points of short rows are near ends.
+        is_slow: whether it takes long for so many bytes, see :func:`are_ends_far`.
     """
     most = SMALL_BYTES_DIRECT if is_direct else SMALL_BYTES
-    if is_direct and reach >= FAR and are_rows_short(len(sizes or ()), sizes):
+    if is_direct and is_slow:
         most //= 2
     return sizes is not None and array_bytes(arguments, sizes) < most
 
@@ -60,6 +60,11 @@ def points_of_buffers(dtype: DType) -> int:
 def are_rows_short(dim: int, sizes: Mapping[str, int] | None) -> bool:
     """Return whether rows of a grid with these sizes, if any are known, hold few long steps."""
     return sizes is not None and dim > 1 and sizes[f"n{dim - 1}"] < SHORT_ROW
+
+
+def are_ends_far(dim: int, sizes: Mapping[str, int] | None, reach: int) -> bool:
+    """Return whether most points of rows have neighbours beyond an end, ``reach`` points away."""
+    return reach >= FAR and are_rows_short(dim, sizes)
 
 
 def rows_of_strips(dim: int, sizes: Mapping[str, int] | None) -> dict[str, int]:

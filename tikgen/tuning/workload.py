@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import taichi as ti
 
-from tikgen.errors import TemplateError
 from tikgen.pipeline.comparison import errors, fractions
 from tikgen.taichi import arrays as taichi_arrays
 from tikgen.taichi import runtime
@@ -267,10 +266,9 @@ def _quick_worst(got: NDArray, want: NDArray, limit: NDArray) -> float | None:
 
 
 def _work(template: Template, problem: Any, sizes: Mapping[str, int]) -> float:
+    given, none = (problem, sizes), (NotImplementedError,)
     try:
-        cost = asked(template, "cost()", Cost, "a Cost", problem, sizes)
-    except TemplateError as error:
-        if not isinstance(error.__cause__, NotImplementedError):
-            raise
+        cost = asked(template, "cost()", Cost, "a Cost", *given, passing=none)
+    except NotImplementedError:
         return float(array_bytes(template.arguments(problem), sizes)) or 1.0
     return float(max(cost.flops, cost.bytes, 1))

@@ -105,22 +105,22 @@ def rows(
             for k in range(2, row - 2):
                 y[0, 0, begin + k] = (
                     ti.f32(-0.08333333333333333) * (
-                        x[0, 0, start_run0 + k]
-                        + x[0, 0, start_run2 + k]
-                        + x[0, 0, start_run4 + k - 2]
-                        + x[0, 0, start_run4 + k + 2]
-                        + x[0, 0, start_run6 + k]
-                        + x[0, 0, start_run8 + k]
+                        x[0, 0, begin + k - 2 * plane]
+                        + x[0, 0, begin + k - 2 * row]
+                        + x[0, 0, begin + k - 2]
+                        + x[0, 0, begin + k + 2]
+                        + x[0, 0, begin + k + 2 * row]
+                        + x[0, 0, begin + k + 2 * plane]
                     )
                     + ti.f32(1.3333333333333333) * (
-                        x[0, 0, start_run1 + k]
-                        + x[0, 0, start_run3 + k]
-                        + x[0, 0, start_run4 + k - 1]
-                        + x[0, 0, start_run4 + k + 1]
-                        + x[0, 0, start_run5 + k]
-                        + x[0, 0, start_run7 + k]
+                        x[0, 0, begin + k - plane]
+                        + x[0, 0, begin + k - row]
+                        + x[0, 0, begin + k - 1]
+                        + x[0, 0, begin + k + 1]
+                        + x[0, 0, begin + k + row]
+                        + x[0, 0, begin + k + plane]
                     )
-                    + ti.f32(-7.5) * x[0, 0, start_run4 + k]
+                    + ti.f32(-7.5) * x[0, 0, begin + k]
                 )
 
 

@@ -190,13 +190,12 @@ class SweepSpace:
         return replace(job, params={**job.params, "part": None})
 
     def _cost(self, problem: Any, sizes: Sizes) -> Cost | None:
+        given, none = (problem, sizes), (NotImplementedError,)
         try:
-            cost: Cost = asked(self.template, "cost()", Cost, "a Cost", problem, sizes)
-            return cost
-        except TikgenError as error:
-            if isinstance(error.__cause__, NotImplementedError):
-                return None
-            raise
+            cost: Cost = asked(self.template, "cost()", Cost, "a Cost", *given, passing=none)
+        except NotImplementedError:
+            return None
+        return cost
 
 
 def space_of(
