@@ -2,7 +2,8 @@
 
 ``torchrun --nproc-per-node 2 benchmarks/grid_gpus.py`` draws sizes from a new seed beside 256 and
 512 points along each axis; ``--seed N`` draws those of that one, ``--only heat`` runs works of that
-name, ``--backend gloo`` sends through the host; the page is for all works and NCCL.
+name, ``--backend gloo`` sends through the host; the page is for all works and NCCL. With
+``mpiexec -n 2 python benchmarks/grid_gpus.py --backend mpi`` MPI starts the processes.
 
 First each work is compared, bit for bit, with one process. Then runs of 1,000 steps or more, of
 all processes and of a process alone, on all GPUs at once, are timed in turn; the slowest process
@@ -12,6 +13,7 @@ counts.
 from __future__ import annotations
 
 import argparse
+import functools
 import random
 import statistics
 import time
@@ -112,60 +114,100 @@ def cases(rng: random.Random, count: int) -> Iterator[tuple[str, str, Shape, Sha
     yield "heat", "strong", shape, shape
 
 
-def compare(rng: random.Random, own: Any, works: Sequence[str]) -> None:
+class ByTorch:
+    """Processes that torchrun started.
+
+    Args:
+        backend: the backend of torch.distributed.
+    """
+
+    def __init__(self, backend: str) -> None:
+        self._device = torch.device("cuda:0") if backend == "nccl" else None
+        dist.init_process_group(backend, device_id=self._device)
+        self.comm: Any = dist
+        self.rank, self.count = dist.get_rank(), dist.get_world_size()
+        self.own = [dist.new_group([n], backend="gloo") for n in range(self.count)][self.rank]
+        self.barrier, self.end = dist.barrier, dist.destroy_process_group
+
+    def shared(self, value: Any) -> Any:
+        """Return the value that the process of rank 0 has."""
+        told = [value]
+        dist.broadcast_object_list(told, 0)
+        return told[0]
+
+    def greatest(self, value: float) -> float:
+        """Return the greatest value of all processes."""
+        found = torch.tensor([value], device=self._device)
+        dist.all_reduce(found, dist.ReduceOp.MAX)
+        return float(found)
+
+
+class ByMPI:
+    """Processes that mpiexec started."""
+
+    def __init__(self) -> None:
+        from mpi4py import MPI
+
+        self.comm, self.own = MPI.COMM_WORLD, MPI.COMM_SELF
+        self.rank, self.count = self.comm.rank, self.comm.size
+        self.barrier, self.shared = self.comm.Barrier, self.comm.bcast
+        self.greatest = functools.partial(self.comm.allreduce, op=MPI.MAX)
+
+    def end(self) -> None:
+        """Do nothing: MPI ends with the processes."""
+
+
+def compare(rng: random.Random, team: ByTorch | ByMPI, works: Sequence[str]) -> None:
     """Compare programs on all processes with those of one, at sizes drawn at random."""
-    count = dist.get_world_size()
+    count = team.count
     for work in works:
         for axis in range(3):
             shape = tuple(rng.randint(20, 90) for _ in range(3))
             steps = rng.randint(3, 200)
-            program, fields = WORKS[work](tikgen.Grid(shape, True, own), shape[0])
+            program, fields = WORKS[work](tikgen.Grid(shape, True, team.own), shape[0])
             program.run(steps)
             expected = [program.current(field).to_numpy() for field in fields]
             ranks = tuple(count if each == axis else 1 for each in range(3))
             for overlap in (False, True):
                 how = {"overlap": overlap, "exchange_every": rng.randint(1, 4)}
-                grid = tikgen.Grid(shape, True, dist, ranks=ranks, **how)
+                grid = tikgen.Grid(shape, True, team.comm, ranks=ranks, **how)
                 program, fields = WORKS[work](grid, shape[0])
                 program.run(steps)
                 for field, wanted in zip(fields, expected, strict=True):
                     found = grid.gather(program.current(field))
                     if found is not None and not np.array_equal(found, wanted):
                         raise SystemExit(f"{work} of {shape} on {ranks}, {how=}: bits differ")
-        if dist.get_rank() == 0:
-            print(f"{work}: the same bits", flush=True)
+        if team.rank == 0:
+            print(f"{work}: the same bits on {grid}", flush=True)
 
 
-def seconds(program: tikgen.Program, steps: int) -> float:
+def seconds(program: tikgen.Program, steps: int, team: ByTorch | ByMPI) -> float:
     """Return the time of a step, that of the slowest process."""
     torch.cuda.synchronize()
-    dist.barrier()
+    team.barrier()
     torch.cuda.synchronize()
     start = time.perf_counter()
     program.run(steps)
-    device = "cuda" if dist.get_backend() == "nccl" else "cpu"
-    took = torch.tensor([(time.perf_counter() - start) / steps], device=device)
-    dist.all_reduce(took, dist.ReduceOp.MAX)
-    return float(took)
+    return team.greatest((time.perf_counter() - start) / steps)
 
 
-def measured(work: str, whole: Shape, part: Shape, own: Any) -> dict[str, float]:
+def measured(work: str, whole: Shape, part: Shape, team: ByTorch | ByMPI) -> dict[str, float]:
     """Return the time of a step alone, and of all processes in each way.
 
     All compute the same numbers: memory moves zeros faster than noise.
     """
-    made = {"alone": WORKS[work](tikgen.Grid(part, True, own), part[0])[0]}
+    made = {"alone": WORKS[work](tikgen.Grid(part, True, team.own), part[0])[0]}
     for way, how in WAYS.items():
-        made[way] = WORKS[work](tikgen.Grid(whole, True, dist, **how), part[0])[0]
+        made[way] = WORKS[work](tikgen.Grid(whole, True, team.comm, **how), part[0])[0]
     steps = {}
     for way, program in made.items():
         program.run(200)
-        steps[way] = max(STEPS, int(SECONDS / seconds(program, 100)))
+        steps[way] = max(STEPS, int(SECONDS / seconds(program, 100, team)))
         program.run(steps[way])
     found: dict[str, list[float]] = {way: [] for way in made}
     for _ in range(ROUNDS):
         for way, program in made.items():
-            found[way].append(seconds(program, steps[way]))
+            found[way].append(seconds(program, steps[way], team))
     return {way: statistics.median(times) for way, times in found.items()}
 
 
@@ -174,27 +216,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seed", type=int, default=None)
     parser.add_argument("--only", default="")
-    parser.add_argument("--backend", choices=("nccl", "gloo"), default="nccl")
+    parser.add_argument("--backend", choices=("nccl", "gloo", "mpi"), default="nccl")
     options = parser.parse_args()
     tikgen.choose_gpu()
     ti.init(arch=ti.cuda, fast_math=False, log_level=ti.ERROR)
     torch.cuda.set_device(0)
-    device = torch.device("cuda:0") if options.backend == "nccl" else None
-    dist.init_process_group(options.backend, device_id=device)
-    rank, count = dist.get_rank(), dist.get_world_size()
-    told = [options.seed or random.SystemRandom().randrange(10**6)]
-    dist.broadcast_object_list(told, 0)
-    rng = random.Random(told[0])
-    own = [dist.new_group([each], backend="gloo") for each in range(count)][rank]
+    team = ByMPI() if options.backend == "mpi" else ByTorch(options.backend)
+    rank, count = team.rank, team.count
+    seed = team.shared(options.seed or random.SystemRandom().randrange(10**6))
+    rng = random.Random(seed)
     works = [work for work in WORKS if options.only in work]
     if rank == 0:
-        print(f"seed {told[0]}", flush=True)
-    compare(rng, own, works)
+        print(f"seed {seed}", flush=True)
+    compare(rng, team, works)
     rows = []
     for work, kind, whole, part in cases(rng, count):
         if work not in works:
             continue
-        found = measured(work, whole, part, own)
+        found = measured(work, whole, part, team)
         ratio = found["alone"] / found["default"]
         shown = f"{ratio:.1%}" if kind == "weak" else f"{ratio:.2f} x"
         sizes = " x ".join(map(str, part)) + (" each" if kind == "weak" else "")
@@ -206,14 +245,14 @@ def main() -> None:
         write_works(
             PAGE,
             "cuda",
-            f"Sizes of seed {told[0]} beside those of 256 and 512; {count} GPUs of a host, medians "
+            f"Sizes of seed {seed} beside those of 256 and 512; {count} GPUs of a host, medians "
             f"of {ROUNDS} rounds in turn",
             ("work", "points", "one alone", "behind", "beside", "default", "of alone"),
             rows,
             section=f"{count} GPUs",
         )
-    dist.barrier()
-    dist.destroy_process_group()
+    team.barrier()
+    team.end()
 
 
 if __name__ == "__main__":

@@ -354,7 +354,7 @@ def test_float_remainders_are_those_of_numpy(ti_arch: str, dtype: str) -> None:
     x, y = (grid.ravel().copy() for grid in np.meshgrid(edges, edges))
     x = np.concatenate([x, rng.uniform(-100, 100, 500).astype(kind)])
     y = np.concatenate([y, rng.uniform(-2, 2, 500).astype(kind)])
-    if ti_arch == "cuda" and dtype == "f32":  # There fast quotients by what is greater are 0.
+    if ti_arch != "cpu" and dtype == "f32":  # GPUs' quotients by what is greater are 0.
         divisible = ~(np.abs(y) > 2.0**126) | np.isinf(y)
         x, y = x[divisible], y[divisible]
     rest, low = np.zeros_like(x), np.zeros_like(x)
@@ -413,7 +413,10 @@ def test_halves_are_computed_in_single_precision(ti_arch: str) -> None:
 def test_the_value_of_an_f16_is_that_of_its_array(ti_arch: str) -> None:
     x, z, w = np.float16([1 / 3]), np.zeros(1, np.float16), np.zeros(1, np.float16)
     tikgen.elementwise("z = x*x; w = z - 0.111", "f16")(x, z, w)
-    assert w == np.float16(np.float32(z) - np.float32(0.111))
+    read = [z]
+    if ti_arch == "vulkan":  # NVIDIA's driver cuts off what it would have rounded.
+        read.append(np.nextafter(z, np.float16(0)))
+    assert any(w == np.float16(np.float32(value) - np.float32(0.111)) for value in read)
 
 
 @pytest.mark.parametrize("dtype", ["i8", "i16", "i32", "i64"])

@@ -1,7 +1,7 @@
 """Runs cases on GPUs, one a process, and says what differs from one process.
 
-``torchrun --nproc-per-node 2 on_gpus.py BACKEND``, where the backend is nccl or gloo. The process
-of rank 0 writes a line for each case.
+``torchrun --nproc-per-node 2 on_gpus.py BACKEND``, where the backend is nccl or gloo, or
+``mpiexec -n 2 python on_gpus.py mpi``. The process of rank 0 writes a line for each case.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import numpy as np
 import taichi as ti
 import torch
 import torch.distributed as dist
+from mpi4py import MPI
 
 import tikgen
 from cases import CASES, alone, shared
@@ -25,11 +26,13 @@ CHOSEN = [
 tikgen.choose_gpu()
 ti.init(arch=ti.cuda, fast_math=False, log_level=ti.ERROR)
 torch.cuda.set_device(0)
-device = torch.device("cuda:0") if BACKEND == "nccl" else None
-dist.init_process_group(BACKEND, device_id=device)
+COMM = MPI.COMM_WORLD if BACKEND == "mpi" else dist
+if BACKEND != "mpi":
+    device = torch.device("cuda:0") if BACKEND == "nccl" else None
+    dist.init_process_group(BACKEND, device_id=device)
 for number, name in enumerate(CHOSEN):
     case = CASES[name]
-    grid, program = shared(case, dist, overlap=number % 2 == 0)
+    grid, program = shared(case, COMM, overlap=number % 2 == 0)
     assert program.is_native, program.why_not_native
     program.run(case.steps - 1)
     state = program.state()
@@ -42,5 +45,8 @@ for number, name in enumerate(CHOSEN):
         assert expected.keys() >= {*case.results}.union(*case.swaps)
         said = [n for n, v in expected.items() if not np.array_equal(v, found[n], equal_nan=True)]
         print(f"{name}: {' and '.join(said) or 'nothing'} differs", flush=True)
-dist.barrier()
-dist.destroy_process_group()
+if BACKEND != "mpi":
+    dist.barrier()
+    dist.destroy_process_group()
+elif grid.rank == 0:
+    print(grid, flush=True)

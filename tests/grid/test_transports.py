@@ -17,7 +17,7 @@ import tikgen
 from cases import CASES
 from tikgen.engines import cuda_streams
 from tikgen.errors import GridError
-from tikgen.grid import gpus, mpi, processes, torch_distributed
+from tikgen.grid import gpus, mpi, nccl, processes, torch_distributed
 from tikgen.grid.boxes import Message
 from tikgen.grid.memory import Host, Memory, TaichiArrays, Tensors
 
@@ -44,24 +44,20 @@ def test_torch_carries_the_bits_that_mpi_carries(count: int, tmp_path: Path) -> 
     assert all(line.endswith(": nothing differs") for line in lines), lines
 
 
-@pytest.mark.parametrize("backend", ["nccl", "gloo"])
+@pytest.mark.parametrize("backend", ["nccl", "gloo", "mpi"])
 def test_gpus_of_one_host_compute_the_same_bits(backend: str, ti_arch: str) -> None:
     if ti_arch != "cuda":
         pytest.skip("GPUs are for cuda")
     torch = pytest.importorskip("torch")
     if torch.cuda.device_count() < 2:
         pytest.skip("there is one GPU")
-    command = [
-        sys.executable,
-        "-m",
-        "torch.distributed.run",
-        "--nproc-per-node",
-        "2",
-        "--standalone",
-    ]
-    script = [str(HERE / "on_gpus.py"), backend]
-    done = subprocess.run(command + script, capture_output=True, text=True, timeout=300)
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node", "2"]
+    command = [*torchrun, "--standalone", str(HERE / "on_gpus.py"), backend]
+    if backend == "mpi":
+        command = ranks.command(2, "on_gpus.py", backend)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr[-4000:]
+    assert "messages by NCCL" in done.stdout or backend != "mpi"
     lines = [line for line in done.stdout.splitlines() if line.endswith("differs")]
     assert len(lines) == 10, done.stdout
     assert all(line.endswith(": nothing differs") for line in lines), lines
@@ -175,10 +171,39 @@ def test_processes_of_nccl_that_share_a_gpu_are_refused(monkeypatch: pytest.Monk
         def all(self, value: object, awaited: str = "") -> list[object]:
             return ["one", "other", "one"]
 
-    monkeypatch.setattr(gpus, "_gpu", lambda: ("here", "one"))
+    monkeypatch.setattr(gpus, "gpu_of_torch", lambda: ("here", "one"))
     found = processes.Processes(Shared())
     with pytest.raises(GridError, match="NCCL needs a GPU for each process, and ranks 0 and 2"):
         gpus.check_own_gpu(found)
+
+
+def test_processes_of_mpi_take_nccl_if_all_can(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told(mpi.MPITransport):
+        size = 2
+
+        def __init__(self, other: tuple[bool, object, object]) -> None:
+            self.other = other
+
+        def all(self, value: object, awaited: str = "") -> list[object]:
+            return [value, self.other]
+
+    started = ("here 1", object())
+    monkeypatch.setattr(nccl, "_can_take_part", lambda domain: True)
+    monkeypatch.setattr(nccl, "gpu_of_torch", lambda: ("here", "one"))
+    monkeypatch.setattr(nccl, "_started", started)
+    domain = tikgen.Grid(8, device=False)._domain
+    for other, takes in {
+        (True, ("here", "two"), "here 1"): True,
+        (True, ("there", "one"), "here 1"): True,
+        (False, None, "here 1"): False,
+        (True, ("here", "one"), "here 1"): False,
+        (True, ("here", "two"), "here 2"): False,
+        (True, ("here", "two"), None): False,
+    }.items():
+        transport = Told(other)
+        transport.rank = 0
+        monkeypatch.setattr(domain, "processes", processes.Processes(transport))
+        assert nccl.carrier_of(domain) is (started[1] if takes else transport)
 
 
 def test_processes_of_torchrun_name_their_transport(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -241,8 +266,7 @@ def test_messages_overlap_from_some_points_on_a_device(
         domain = tikgen.Grid(count, device=False)._domain
         assert not domain.overlaps  # On the host.
         domain.__dict__["memory"] = TaichiArrays()
-        transport = types.SimpleNamespace(follows_streams=in_streams)
-        monkeypatch.setattr(domain, "processes", types.SimpleNamespace(transport=transport))
+        monkeypatch.setattr(domain, "carrier", types.SimpleNamespace(follows_streams=in_streams))
         assert domain.overlaps is overlaps
 
 

@@ -10,6 +10,7 @@ from typing import Any, TypeGuard
 import numpy as np
 
 from tikgen.errors import GridError, TikgenError
+from tikgen.grid import nccl
 from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
 from tikgen.grid.exact_totals import ExactTotals
@@ -281,6 +282,8 @@ def bound_on(
         problem = str(error)
     domain.processes.refuse(problem)
     check_own_gpu(domain.processes)
+    if not domain.bound:
+        domain.carrier = nccl.carrier_of(domain)
     _check_agreement(domain, kernel.name, text)
     assert use is not None
     domain.bound += 1

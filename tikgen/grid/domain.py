@@ -15,6 +15,7 @@ from tikgen.errors import GridError
 from tikgen.grid.decomposition import Decomposition, by
 from tikgen.grid.memory import Memory, memory_for
 from tikgen.grid.processes import Processes
+from tikgen.grid.transports import Carrier
 
 # Points of a part on a device from which on the further launches of an overlap pay: where messages
 # are part of streams, and where they go through the host.
@@ -43,6 +44,7 @@ class Domain:
 
     Attributes:
         owned: the points that this process owns along each axis.
+        carrier: what carries messages of fields, chosen when the first kernel is bound.
         fields: how many fields were made.
         bound: how many kernels were bound.
     """
@@ -61,6 +63,7 @@ class Domain:
         self.sums, self._exchange_every, self._cache = sums, exchange_every, cache
         self._on_device, self._overlaps = on_device, overlaps
         self.decomposition, self.processes = decomposition, processes
+        self.carrier: Carrier = processes.transport
         self.owned = decomposition.owned(processes.rank)
         self.fields, self.bound = 0, 0
         self._given, self._is_fixed = halo is not None, False
@@ -98,7 +101,7 @@ class Domain:
         """Return whether messages travel while points are computed that need none."""
         if self._overlaps is not None:
             return self._overlaps
-        many = _MANY_IN_STREAMS if self.processes.transport.follows_streams else _MANY
+        many = _MANY_IN_STREAMS if self.carrier.follows_streams else _MANY
         return not self.memory.is_host and math.prod(b - a for a, b in self.owned) >= many
 
     @property

@@ -12,6 +12,7 @@ from tikgen.grid.field import Field
 from tikgen.grid.memory import Memory
 from tikgen.grid.messages import by_messages, in_turn
 from tikgen.grid.processes import Processes
+from tikgen.grid.transports import Carrier
 from tikgen.program.team import Job, Work
 from tikgen.template.grid_use import ArrayUse
 
@@ -45,7 +46,9 @@ class Exchange(Work):
         if key not in self._made:
             domain = self._domain
             stages = self._stages(arrays)
-            self._made[key] = halves_of(domain.processes, domain.memory, stages, arrays)
+            self._made[key] = halves_of(
+                domain.processes, domain.carrier, domain.memory, stages, arrays
+            )
         return self._made[key]
 
     def halves(self) -> tuple[Work, Work]:
@@ -98,6 +101,7 @@ class Exchange(Work):
 
 def halves_of(
     processes: Processes,
+    carrier: Carrier,
     memory: Memory,
     stages: Sequence[Sequence[Message]],
     arrays: Sequence[Any],
@@ -106,13 +110,14 @@ def halves_of(
 
     Args:
         processes: the processes, all of which make it.
+        carrier: what carries their messages elsewhere.
         memory: where the arrays lie.
         stages: the messages of this process, those of one stage after the other.
         arrays: the arrays whose boxes they hold.
     """
     if memory.is_host and not mailboxes.problem(processes):
         return mailboxes.Mailboxes(processes, stages, arrays).halves
-    return by_messages(processes.transport, memory, stages, arrays)
+    return by_messages(carrier, memory, stages, arrays)
 
 
 class _Half(Work):

@@ -72,7 +72,7 @@ def check_own_gpu(processes: Processes) -> None:
     """
     if not processes.transport.needs_own_gpu or processes.has_own_gpu:
         return
-    every = processes.all(_gpu())
+    every = processes.all(gpu_of_torch())
     for rank, gpu in enumerate(every):
         first = every.index(gpu)
         if first != rank:
@@ -84,8 +84,8 @@ def check_own_gpu(processes: Processes) -> None:
     processes.has_own_gpu = True
 
 
-def _gpu() -> tuple[str, Any]:
-    """Return the host, and what tells the GPU of torch from others there."""
+def gpu_of_torch() -> tuple[str, Any]:
+    """Return the host, and what tells the GPU that torch uses first from others there."""
     properties = sys.modules["torch"].cuda.get_device_properties(0)
     known = getattr(properties, "uuid", None) or os.environ.get(_VISIBLE, "")
     return socket.gethostname(), str(known)

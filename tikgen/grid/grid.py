@@ -422,7 +422,9 @@ class Grid:
             raise GridError(f"{what} takes fields of this grid; got one of {field.domain}")
 
     def __repr__(self) -> str:
-        return f"<Grid of {self._domain}>"
+        domain = self._domain
+        by_nccl = domain.carrier is not domain.processes.transport
+        return f"<Grid of {domain}" + (f", messages by {domain.carrier.name}" * by_nccl) + ">"
 
 
 def _put(owned: NDArray, whole: NDArray, field: Field) -> None:

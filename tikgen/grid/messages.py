@@ -1,4 +1,4 @@
-"""Exchanges by the messages of a transport."""
+"""Exchanges by messages."""
 
 from __future__ import annotations
 
@@ -7,24 +7,24 @@ from typing import Any
 
 from tikgen.grid.boxes import Message
 from tikgen.grid.memory import Memory
-from tikgen.grid.transports import Transport
+from tikgen.grid.transports import Carrier
 from tikgen.program.team import Job
 
 
 def by_messages(
-    transport: Transport, memory: Memory, stages: Sequence[Sequence[Message]], arrays: Sequence[Any]
+    carrier: Carrier, memory: Memory, stages: Sequence[Sequence[Message]], arrays: Sequence[Any]
 ) -> tuple[Job, Job]:
     """Return the begin of an exchange and its end, which Python does.
 
     Args:
-        transport: what carries the messages.
+        carrier: what carries the messages.
         memory: where the arrays lie.
         stages: the messages of this process, those of one stage after the other.
         arrays: the arrays whose boxes they hold.
     """
-    made = [_Stage(transport, memory, stage, arrays) for stage in stages]
-    # Nothing of the host waits for what a transport does within streams.
-    is_recordable = transport.follows_streams
+    made = [_Stage(carrier, memory, stage, arrays) for stage in stages]
+    # Nothing of the host waits for what a carrier does within streams.
+    is_recordable = carrier.follows_streams
 
     def end() -> None:
         for number, stage in enumerate(made):
@@ -42,22 +42,22 @@ class _Stage:
     """Messages that are on their way at once.
 
     Args:
-        transport: what carries them.
+        carrier: what carries them.
         memory: where the arrays lie.
         messages: the messages.
         arrays: the arrays whose boxes they hold.
     """
 
     def __init__(
-        self, transport: Transport, memory: Memory, messages: Sequence[Message], arrays: Any
+        self, carrier: Carrier, memory: Memory, messages: Sequence[Message], arrays: Any
     ) -> None:
-        parcels = [memory.parcel(each, arrays, transport.takes_device) for each in messages]
+        parcels = [memory.parcel(each, arrays, carrier.takes_device) for each in messages]
         pairs = [(parcel.message, parcel.buffer) for parcel in parcels]
-        self._requests = transport.requests(pairs)
+        self._requests = carrier.requests(pairs)
         self._sent = [parcel for parcel in parcels if parcel.message.is_sent]
         self._received = [parcel for parcel in parcels if not parcel.message.is_sent]
         # Where the device still packs, something else may be launched before this process waits.
-        self._mark = None if transport.follows_streams else memory.mark()
+        self._mark = None if carrier.follows_streams else memory.mark()
 
     def begin(self) -> None:
         """Pack what is sent; start the messages, unless a device has to finish first."""

@@ -23,6 +23,23 @@ class Requests(Protocol):
         """Wait until all is sent and received."""
 
 
+class Carrier(Protocol):
+    """What carries messages of fields.
+
+    Attributes:
+        name: its name, for people.
+        takes_device: whether it sends and receives the memory of a GPU.
+        follows_streams: whether messages wait for what the current stream of the GPU has to do.
+    """
+
+    name: str
+    takes_device: bool
+    follows_streams: bool
+
+    def requests(self, messages: Sequence[tuple[Message, Any]]) -> Requests:
+        """Return messages that can be repeated, in the order in which they are given."""
+
+
 class Transport(ABC):
     """What carries values and messages between processes.
 

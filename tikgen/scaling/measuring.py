@@ -187,4 +187,5 @@ def _exchange(
             box: Box = [(0, runs), columns]
             messages.append(Message(other, tag, is_sent, ((tag, box),)))
     # All processes make it, with a partner or not.
-    return in_turn(*halves_of(processes, memory_for(on_device=False), [messages], arrays)).run
+    memory = memory_for(on_device=False)
+    return in_turn(*halves_of(processes, processes.transport, memory, [messages], arrays)).run
