@@ -105,6 +105,19 @@ class Store:
             self.write(kind, key, document)
         return document
 
+    def remove(self, kind: str, key: str) -> None:
+        """Remove the document under ``key``, if there is one.
+
+        Raises:
+            StoreError: if ``kind`` or ``key`` is not a plain name.
+        """
+        path = self._path(kind, key)
+        self._memory.pop((kind, key), None)
+        try:
+            path.unlink(missing_ok=True)
+        except OSError as error:
+            self._warn_of_disk(error)
+
     def keys(self, kind: str) -> tuple[str, ...]:
         """Return the keys of all entries of ``kind``, sorted."""
         _check_name("kind", kind)

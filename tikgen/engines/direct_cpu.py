@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from tikgen.dtypes import DType
-from tikgen.engines import argument_struct, llvm_needs, llvm_text, native, thread_pool
+from tikgen.engines import argument_struct, guarded, llvm_needs, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
 from tikgen.engines.elsewhere import Elsewhere
 from tikgen.taichi import arrays, artefacts, runtime
@@ -75,7 +75,7 @@ def machine_code(text: str, kinds: Sequence[argument_struct.Kind], exact: bool =
         kinds: dtype and number of axes of each argument.
         exact: whether each product is rounded before it is added, as Taichi does.
     """
-    return native.object_code(llvm_text.translated(text, exact))
+    return guarded.object_code(llvm_text.translated(text, exact))
 
 
 def begin(

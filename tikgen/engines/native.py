@@ -38,14 +38,14 @@ def problem() -> str:
     return ""
 
 
-def object_code(text: str) -> bytes:
+def object_code(text: str, vectorises: bool = True) -> bytes:
     """Return the object file of LLVM text with opaque pointers, for the processor at hand.
 
     Raises:
         RuntimeError: if this LLVM makes no valid code of it.
     """
     machine = _machine()
-    module = _optimised(text, machine)
+    module = _optimised(text, machine, vectorises=vectorises)
     module.data_layout = str(machine.target_data)
     return bytes(machine.emit_object(module))
 
@@ -94,7 +94,7 @@ def _tuned(features: str, cpu: str, triple: str) -> str:
     return ",".join(filter(None, chosen))
 
 
-def _optimised(text: str, machine: Any, triple: str = "") -> Any:
+def _optimised(text: str, machine: Any, triple: str = "", vectorises: bool = True) -> Any:
     """Return the module of LLVM text, optimised, with the data layout of another system if named.
 
     LLVM 22.1 may vectorise straight code so that a number is used before it is computed; to emit
@@ -104,14 +104,14 @@ def _optimised(text: str, machine: Any, triple: str = "") -> Any:
         RuntimeError: if the module is not valid.
     """
     llvm = _llvm()
-    for vectorises_straight_code in (True, False):
+    for vectorises_straight_code in (vectorises, False):
         module = llvm.parse_assembly(text)
         module.verify()
         if triple:
             module.triple = triple
             module.data_layout = str(machine.target_data)
         options = llvm.create_pipeline_tuning_options(speed_level=3)
-        options.loop_vectorization, options.slp_vectorization = True, vectorises_straight_code
+        options.loop_vectorization, options.slp_vectorization = vectorises, vectorises_straight_code
         builder = llvm.create_pass_builder(machine, options)
         builder.getModulePassManager().run(module, builder)
         try:

@@ -77,7 +77,10 @@ class MachineCode:
         if self.stored is None:
             text = self._taichi_text()
             if self.stored is None:
-                made = self._engine.machine_code(text, self._kinds, self._exact)
+                try:
+                    made = self._engine.machine_code(text, self._kinds, self._exact)
+                except RuntimeError as error:
+                    raise self._refused(f"LLVM makes no code of it: {error}") from error
                 self.keep(Stored(made))
 
     def begin(self) -> engines.Making | None:

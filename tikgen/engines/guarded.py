@@ -1,0 +1,62 @@
+"""Compiles LLVM text, in a child process if a process ended while it compiled that text before.
+
+A failed assertion in LLVM ends the process. The store says which text is being compiled; a text of
+which it says so already ended another process, or is being compiled by one.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+from tikgen.children import safe_path
+from tikgen.engines import code_store, native
+from tikgen.store import default_store
+
+KIND = "compiling"
+
+
+def object_code(text: str) -> bytes:
+    """Return the object file of LLVM text with opaque pointers, for the processor at hand.
+
+    Raises:
+        RuntimeError: if this LLVM makes no valid code of it.
+    """
+    store = default_store()
+    key = code_store.key_of({"text": text, "machine": native.identity()})
+    if store.read(KIND, key) is not None:
+        # The entry stays: another process may not find the code, and would end.
+        return _in_child(text, "all") or _in_child(text, "few") or _refused()
+    store.write(KIND, key, {"process": os.getpid()})
+    try:
+        return native.object_code(text)
+    finally:
+        store.remove(KIND, key)
+
+
+def _in_child(text: str, passes: str) -> bytes:
+    """Return the object file that a child process makes, empty if the process fails.
+
+    Args:
+        text: LLVM text with opaque pointers.
+        passes: ``"all"``, or ``"few"`` for all but those that vectorise.
+    """
+    done = subprocess.run(
+        safe_path.command(__name__, passes),
+        input=text.encode(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        env=safe_path.environment(),
+        check=False,
+    )
+    return b"" if done.returncode else done.stdout
+
+
+def _refused() -> bytes:
+    raise RuntimeError("it ended each process that compiled this kernel")
+
+
+if __name__ == "__main__":
+    made = native.object_code(sys.stdin.read(), vectorises=sys.argv[1] == "all")
+    sys.stdout.buffer.write(made)
