@@ -46,7 +46,7 @@ class Adder(Template):
 
     @staticmethod
     def tolerance(p, inputs, expected):
-        return {"y": 0}
+        return {}  # What is left out is exact.
 '''
 PLAIN = "x + 1"
 

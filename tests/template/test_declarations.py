@@ -13,7 +13,7 @@ import tikgen
 from tikgen import Array, DType
 from tikgen.errors import DeclarationError, TemplateError
 from tikgen.template.arguments import Scalar
-from tikgen.template.declared import as_numbers
+from tikgen.template.declared import as_numbers, reason_against
 from tikgen.template.outputs import allowed_errors
 
 TEXT = """\
@@ -74,6 +74,16 @@ METHODS = [
             "context(self, p, s):",
             "{'p': 1}",
             r"context\(\) names 'p', which the text has already, as p, s, name, .*py:16\)",
+        ),
+        (
+            "workspace(self, p, s):",
+            '(Array("w", p.dtype, ("q",), role="work"),)',
+            r"workspace\(\) declares a size 'q', which no argument has; sizes of .* are n \(",
+        ),
+        (
+            "workspace(self, p, s):",
+            '(Array("x", p.dtype, ("n",), role="work"),)',
+            r"workspace\(\) declares two arguments named 'x'; each takes a name of its own \(in",
         ),
         ("set_apart(self, p):", "p", r"set_apart\(\) returned .*; it must return a problem and a"),
         ("largest_sizes(self, p):", "4", r"largest_sizes\(\) returned 4; it must return a dict"),
@@ -247,6 +257,12 @@ def test_a_cost_is_checked(make: Make) -> None:
     template = make(HERE, f"    def flops(self, p, sizes):\n        pass\n\n{HERE}")
     with pytest.raises(TemplateError, match=r"flops\(\) returned None; it must return a number \("):
         template.cost(template.Problem(), {"n": 2})
+
+
+def test_why_an_arch_is_not_supported_is_text(make: Make) -> None:
+    template = make(HERE, f"    def unsupported(self, p, arch):\n        return True\n\n{HERE}")
+    with pytest.raises(TemplateError, match=r"unsupported\(\) returned True; it must return a rea"):
+        reason_against(template, template.Problem(), "cpu")
 
 
 def test_data_of_a_template_is_real(make: Make) -> None:

@@ -30,6 +30,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.taichi import arrays, hooks, kernels, runtime
 from tikgen.template.arguments import Argument, Array, Scalar, concrete_shape
 from tikgen.template.blame import asked, asked_dict
+from tikgen.template.declared import reason_against
 from tikgen.template.parameters import Invalid
 from tikgen.template.views import is_contiguous, strided
 
@@ -429,12 +430,11 @@ def load_source(
 
 def check_arch(variant: Variant, arch: str) -> None:
     """Raise :class:`UnsupportedOnArch` if ``arch`` cannot run ``variant``."""
-    template, kinds = variant.template, (str, type(None))
-    reason = asked(template, "unsupported()", kinds, "a reason, or None", variant.problem, arch)
+    reason = reason_against(variant.template, variant.problem, arch)
     if not reason:
         try:
-            template.check_schedule(variant.problem, variant.schedule, arch)
+            variant.template.check_schedule(variant.problem, variant.schedule, arch)
         except Invalid as error:
             reason = f"the schedule's {error.parameter} {error.problem}"
     if reason:
-        raise UnsupportedOnArch(template.name, arch, reason)
+        raise UnsupportedOnArch(variant.template.name, arch, reason)

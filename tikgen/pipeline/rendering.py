@@ -123,10 +123,13 @@ class Variant:
         Raises:
             TemplateError: if the template's ``workspace`` fails, or names an unusable extent.
         """
-        return self._declared("workspace()", self.problem, self.schedule)
+        beside = declared(self.template, "arguments()", self.problem)
+        return self._declared("workspace()", self.problem, self.schedule, beside=beside)
 
-    def _declared(self, method: str, *models: ParameterModel) -> tuple[Any, ...]:
-        found = declared(self.template, method, *models)
+    def _declared(
+        self, method: str, *models: ParameterModel, beside: tuple[Argument, ...] = ()
+    ) -> tuple[Any, ...]:
+        found = declared(self.template, method, *models, beside=beside)
         return tuple(with_sizes(a, dict(self.sizes)) if self.sizes else a for a in found)
 
 

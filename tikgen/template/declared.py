@@ -9,10 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import ParameterError, TemplateError
-from tikgen.template.arguments import Array, Opaque, Scalar
+from tikgen.template.arguments import Argument, Array, Opaque, Scalar, symbols
 from tikgen.template.blame import (
     Declaring,
     answered,
+    asked,
     asked_dict,
     blamed,
     misreturned,
@@ -25,13 +26,16 @@ from tikgen.template.parameters import ScheduleModel, make_model
 _TAKEN = {"ti": "Taichi", "range": "Python's range"}
 
 
-def declared(template: Declaring, method: str, *models: Any) -> tuple[Any, ...]:
+def declared(
+    template: Declaring, method: str, *models: Any, beside: tuple[Argument, ...] = ()
+) -> tuple[Any, ...]:
     """Return what a template declares.
 
     Args:
         template: the template.
         method: ``"arguments()"`` or ``"workspace()"``.
         models: what the method takes: the problem, and for a workspace the schedule.
+        beside: the arguments that a workspace follows.
 
     Raises:
         TemplateError: if the method fails, or returns what no kernel can take.
@@ -45,7 +49,7 @@ def declared(template: Declaring, method: str, *models: Any) -> tuple[Any, ...]:
     if not isinstance(found, tuple) or not all(isinstance(a, kinds) for a in found):
         takes = " and ".join(kind.__name__ for kind in kinds[:2])
         raise misreturned(template, method, found, f"a tuple of {takes}")
-    if problem := _problem_of(found, is_workspace):
+    if problem := _problem_of(found, is_workspace, beside):
         told = f"{method} declares {problem}{place_of(template, method)}"
         raise TemplateError(template.name, told)
     return found
@@ -97,9 +101,24 @@ def as_numbers(
     return found.astype(argument.dtype.numpy, copy=False)
 
 
-def _problem_of(found: tuple[Any, ...], is_workspace: bool) -> str:
+def reason_against(template: Declaring, problem: Any, arch: str) -> str:
+    """Return why a template does not support a problem on an arch, or nothing.
+
+    Raises:
+        TemplateError: if its ``unsupported`` fails, or returns something else.
+    """
+    kinds = (str, type(None))
+    return asked(template, "unsupported()", kinds, "a reason, or None", problem, arch) or ""
+
+
+def _problem_of(
+    found: tuple[Any, ...], is_workspace: bool, beside: tuple[Argument, ...] = ()
+) -> str:
     """Return which of the declared arguments a kernel cannot have, or nothing."""
-    names = [argument.name for argument in found]
+    if is_workspace and (unknown := {*symbols(found)} - {*symbols(beside)}):
+        known = ", ".join(symbols(beside)) or "none"
+        return f"a size {min(unknown)!r}, which no argument has; sizes of arguments are {known}"
+    names = [argument.name for argument in (*beside, *found)]
     for name in names:
         if names.count(name) > 1:
             return f"two arguments named {name!r}; each takes a name of its own"

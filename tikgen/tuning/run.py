@@ -17,6 +17,7 @@ from tikgen.progress import bar
 from tikgen.taichi import runtime
 from tikgen.template.base import Template
 from tikgen.template.catalogue import current_template
+from tikgen.template.declared import reason_against
 from tikgen.template.parameters import ProblemModel
 from tikgen.template.shapes import shown, sizes_of_shape
 from tikgen.tuning.given_data import OwnData, own_data, saved
@@ -180,8 +181,7 @@ def _problem(template: Template, arch: str, given: Mapping[str, Any]) -> Problem
             problem = "is a schedule parameter, which tuning chooses; leave it out"
             raise ParameterError(template.name, {name: problem})
     variant = resolve(template, arch=arch, schedule={}, **given)
-    reason = template.unsupported(variant.problem, arch)
-    if reason:
+    if reason := reason_against(template, variant.problem, arch):
         raise UnsupportedOnArch(template.name, arch, reason)
     assert isinstance(variant.problem, ProblemModel)
     return variant.problem

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from tikgen import engines
@@ -135,11 +135,22 @@ class Space:
                 problem = f"schedule_space() names {name!r}, which is no schedule parameter"
                 raise TemplateError(self.template.name, problem)
             given = tuple(dict.fromkeys(values))
+            self._check_listed(name, given)
             default = self.default[self._names.index(name)]
             if name in rules:
                 given = tuple(v for v in given if may_be(rules[name], v, known))
             axes[name] = given if default in given else (default, *given)
         return axes
+
+    def _check_listed(self, name: str, values: Iterable[Any]) -> None:
+        """Raise TemplateError if the parameter cannot have a listed value, whatever the rules."""
+        for value in values:
+            try:
+                make_model(self.template.Schedule, {name: value}, self.template.name)
+            except ParameterError as error:
+                if error.parameter == name:
+                    problem = f"schedule_space() lists {name}={value!r:.60}: {error}"
+                    raise TemplateError(self.template.name, problem) from None
 
     def _combinations(self) -> Iterator[Point]:
         axes = [self.axes.get(n, (d,)) for n, d in zip(self._names, self.default, strict=True)]

@@ -26,8 +26,11 @@ MOST_ON_CPU = 2**18
 _LONG, _REST = 1024, 31
 # So many extents are tried. Of more than 127 integers, hypothesis mostly draws small ones.
 _EXTENTS = 120
-# Sizes are cut to multiples of these, or one beside them: tiles, teams and vectors have such sizes.
-_MULTIPLES = (1, 1, 32, 64, 128, 256)
+# Sizes are cut to multiples of these, or one beside them: tiles, teams and vectors have such sizes,
+# and so have arrays of users.
+_MULTIPLES = (1, 1, 32, 64, 128, 256, 1000)
+# Of so many extents beside the long one, one is 1.
+_THIN = 4
 _CUT = 64
 # So large arrays are tried at once, and four times as large ones after each success.
 _FIRST, _STEP = 2**12, 4
@@ -67,8 +70,8 @@ def large_sizes(
     """Return a strategy for sizes up to the limit, or None where the template lists its sizes.
 
     They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
-    long; the others are anything from 1 on, as far as they fit beside it. Any of them may be a
-    multiple of a power of two.
+    long; the others are anything from 1 on, as far as they fit beside it, and often 1. Any of them
+    may be a multiple of a power of two, or of 1,000.
     """
     from hypothesis import strategies as st
 
@@ -83,7 +86,8 @@ def large_sizes(
         long = draw(st.sampled_from(needed))
         sizes = {}
         for name in needed:
-            size = draw(st.sampled_from(spread if name == long else wide))
+            is_thin = name != long and draw(st.integers(1, _THIN)) == _THIN
+            size = 1 if is_thin else draw(st.sampled_from(spread if name == long else wide))
             more = draw(st.integers(0, _REST)) if name == long else 0
             sizes[name] = min(size + more, limit, largest.get(name, limit))
         sizes = shrunk(variant, sizes, limit, long)

@@ -14,6 +14,7 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
 from tikgen.template.blame import as_dict, asked, asked_dict, blamed
+from tikgen.template.declared import reason_against
 from tikgen.template.schedules import fitted
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
@@ -110,9 +111,7 @@ def trials(
         except ParameterError as error:
             on_invalid(error)
             reject()
-        with blamed(template, "unsupported()"):
-            reason = template.unsupported(variant.problem, arch)
-        if reason:
+        if reason := reason_against(template, variant.problem, arch):
             on_unsupported(reason)
             reject()
         return variant, engine
