@@ -110,6 +110,15 @@ def test_a_read_outside_is_found_though_nothing_depends_on_it(check, tmp_path, s
     assert "reads or writes outside an array" in failure.outcome.message
 
 
+@pytest.mark.skipif(ARCH != "cpu", reason="only the processor's memory can be made read-only")
+def test_an_input_that_is_stored_as_it_was_is_found(check, tmp_path):
+    text = TWICE_TEXT.replace("        y[i] =", "        x[i] = ti.min(x[i], 1e30)\n        y[i] =")
+    assert text != TWICE_TEXT
+    failure = failure_of(check(make_template(tmp_path, "careless", text, TWICE_CODE), dtype="f32"))
+    assert failure.case.container == "fenced"
+    assert "or changes an input" in failure.outcome.message
+
+
 TOLERANCE = "\n    @staticmethod\n    def tolerance(p, inputs, expected):\n        "
 INFINITE = TOLERANCE + "return {'y': float('inf')}\n"
 

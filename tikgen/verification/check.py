@@ -174,7 +174,8 @@ class Trial:
         until = time.perf_counter() + _REPEATED_SECONDS
         for _ in range(self._repeats):
             for name, box in boxes.items():
-                box.value[...] = before[name]
+                if not (isinstance(box, Guarded) and box.is_fixed):
+                    box.value[...] = before[name]
             self._launch(values)
             yield {name: box.read() for name, box in boxes.items()}
             if time.perf_counter() > until:
@@ -328,7 +329,8 @@ class Trial:
         given = values, array.dtype, number, self._guards_are_low
         if self._fence and runtime.current_arch() == "cuda":
             return FencedOnDevice(*given, self._fence)
-        return Guarded(*given, self._fence)
+        is_fixed = array.role == "in" and array.name not in self._owner.values()
+        return Guarded(*given, self._fence, is_fixed)
 
     def _expected(
         self, before: Mapping[str, NDArray]

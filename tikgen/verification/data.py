@@ -11,7 +11,7 @@ import numpy as np
 from tikgen.dtypes import DType
 from tikgen.template.base import NDArray
 from tikgen.verification.case import Data
-from tikgen.verification.fences import fenced
+from tikgen.verification.fences import fenced, make_read_only
 
 _SMALL = {"whole": 3, "uniform": 20, "sparse": 20, "sorted": 100, "records": 3, "large": 20}
 # The side of an array on which memory may not be touched.
@@ -206,6 +206,7 @@ class Guarded:
         number: a number of its own among the arrays of a launch.
         is_low: whether the poison of integers is low, instead of high.
         fence: on which side memory may not even be read.
+        is_fixed: whether an array beside a fence may not be written.
     """
 
     def __init__(
@@ -215,7 +216,9 @@ class Guarded:
         number: int = 0,
         is_low: bool = False,
         fence: Fence | None = None,
+        is_fixed: bool = False,
     ) -> None:
+        self.is_fixed = fence is not None and is_fixed
         if fence:
             self._buffer = fenced(values.size, dtype)
             self._buffer.fill(guard(dtype, number, is_low))
@@ -228,6 +231,8 @@ class Guarded:
         self._before = self._buffer.copy()
         self.value = self._buffer[self._inside].reshape(values.shape)
         self.value[...] = values
+        if self.is_fixed:
+            make_read_only(self._buffer)
 
     def read(self) -> NDArray:
         """Return a copy of what the array holds."""

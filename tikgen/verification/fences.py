@@ -15,7 +15,7 @@ from tikgen.template.base import NDArray
 
 # A kernel that is off by a row or a plane should meet the fence as well.
 _FENCE = 2**20
-_NO_ACCESS = 0
+_NO_ACCESS, _READ = 0, 1
 
 
 def are_fences_known() -> bool:
@@ -42,6 +42,13 @@ def fenced(elements: int, dtype: DType) -> NDArray:
             raise OSError(ctypes.get_errno(), "memory cannot be protected")
     found: NDArray = pages[_FENCE : _FENCE + inside].view(dtype.numpy)
     return found
+
+
+def make_read_only(pages: NDArray) -> None:
+    """Have any write to whole pages end the process with SIGSEGV."""
+    protect = _protect()
+    if protect is None or protect(pages.ctypes.data, pages.nbytes, _READ):
+        raise OSError(ctypes.get_errno(), "memory cannot be protected")
 
 
 @functools.cache

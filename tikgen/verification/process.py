@@ -24,7 +24,9 @@ class ArchProcess(JobProcess):
         """Return the outcome of a case; ``timeout`` is in seconds, the usual one where None."""
         answer = self.answer(case.line, self.timeout if timeout is None else timeout)
         if answer["kind"] == "crash" and case.container == "fenced":
-            answer["message"] += "; the kernel reads or writes outside an array or a workspace"
+            answer["message"] += (
+                "; the kernel reads or writes outside an array or a workspace, or changes an input"
+            )
         return Outcome(**answer)
 
     def __exit__(self, *_: object) -> None:
