@@ -8,6 +8,7 @@ import pytest
 import taichi as ti
 
 import tikgen
+from tikgen.buffers.compute_kernel import kernel as compute_kernel
 from tikgen.errors import TaichiNotInitialised
 from tikgen.ring.batch.runner import BatchRunner
 from tikgen.ring.errors import ColumnError, InvalidConfigurationError, TypeValidationError
@@ -172,6 +173,7 @@ def plain_norm(
 
 def test_a_plain_kernel_of_taichi(ti_arch, rng):
     check_norm(plain_norm, rng)
+    check_norm(compute_kernel(plain_norm), rng)
 
 
 def test_a_plain_kernel_needs_ti_init(monkeypatch):
