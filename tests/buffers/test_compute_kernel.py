@@ -139,10 +139,10 @@ def test_read_only_arrays_are_read(ti_arch: str, tmp_path: Path) -> None:
     assert (y == 1).all()
 
 
-USES: dict[str, Callable[[], Any]] = {
-    "kernel": lambda: total(np.zeros(3, np.float32)),
-    "buffer": lambda: UnifiedBuffer(3).allocate().device,
-    "pool": lambda: MemoryPool().acquire((3,), np.float32),
+USES: dict[str, tuple[Callable[[], Any], str]] = {
+    "kernel": (lambda: total(np.zeros(3, np.float32)), "total cannot have its first launch in"),
+    "buffer": (lambda: UnifiedBuffer(3).allocate().device, "UnifiedBuffer cannot use its device"),
+    "pool": (lambda: MemoryPool().acquire((3,), np.float32), "MemoryPool cannot make an array on"),
 }
 
 
@@ -152,8 +152,9 @@ def test_a_thread_that_may_not_begin_is_told(
 ) -> None:
     monkeypatch.setattr(runtime, "may_materialise", lambda: False)
     monkeypatch.setattr(runtime, "may_allocate", lambda: False)
-    with pytest.raises(WrongThread):
-        USES[use]()
+    call, problem = USES[use]
+    with pytest.raises(WrongThread, match=problem):
+        call()
 
 
 def test_a_copy_that_fails_names_its_direction(ti_arch: str) -> None:

@@ -211,7 +211,7 @@ class MemoryPool:
 
     def _make(self, kind: tuple[DType, tuple[int, ...]]) -> Any:
         if not runtime.may_allocate():
-            raise WrongThread("MemoryPool")
+            raise WrongThread("MemoryPool", "make an array on cuda", "acquire it")
         if not self._has_reserved:
             self._hold_reserve()
         self._make_room(_size(*kind))
