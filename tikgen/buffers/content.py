@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,19 +13,6 @@ from tikgen.template.argument_checks import hidden_problem
 
 if TYPE_CHECKING:
     from tikgen.buffers.memory_pool import MemoryPool
-
-
-def holds_number(dtype: DType, value: Any) -> bool:
-    """Return whether an element can hold a value, possibly rounded."""
-    if not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    try:
-        if not dtype.is_float:
-            return bool(dtype.lowest <= value <= dtype.highest and value == int(value))
-        with np.errstate(over="ignore"):
-            return bool(np.isinf(dtype.numpy.type(value))) == math.isinf(value)
-    except OverflowError:  # An integer beyond any float.
-        return False
 
 
 def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:

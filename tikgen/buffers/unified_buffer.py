@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tikgen.buffers.buffer_state import BufferState, Transfers
-from tikgen.buffers.content import fitting, holds_number, made_again
+from tikgen.buffers.content import fitting, made_again
 from tikgen.buffers.errors import (
     BufferNotAllocatedError,
     BufferSyncError,
@@ -371,7 +371,7 @@ class UnifiedBuffer(Generic[T]):
         Raises:
             ArgumentError: if it is no number, or the dtype cannot hold it.
         """
-        if not holds_number(self._element, value):
+        if not self._element.holds(value):
             problem = f"fill takes a number that {self.dtype} can hold; got {value!r:.60}"
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
@@ -404,7 +404,7 @@ class UnifiedBuffer(Generic[T]):
 
     def __setitem__(self, key: Any, value: Any) -> None:
         """Write to elements, as NumPy does; raises as :meth:`copy_from`."""
-        if not holds_number(self._element, value):
+        if not self._element.holds(value):
             value = fitting("an assignment", self._element, value)
         with self._lock:
             self._writable("host")
