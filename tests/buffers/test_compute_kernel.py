@@ -110,7 +110,10 @@ REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
     "masked": (lambda _: grown(np.ma.masked_array(_FLOATS, 4 * [1])), "'x' is a masked array"),
     "strided": (lambda _: grown(_FLOATS[::2]), r"not contiguous .*; pass np.ascontiguousarray\(x"),
     "swapped": (lambda _: grown(_FLOATS.astype(">f4")), r">f4; pass x.astype\(np.float32\)"),
-    "complex": (lambda _: grown(_FLOATS + 0j), "takes an array of one of bool, int8, .*; got comp"),
+    "complex": (
+        lambda _: grown(_FLOATS + 0j),
+        "takes an array of one of bool, float16, .*; got comp",
+    ),
     "one axis": (lambda _: grown_rows(_FLOATS), r"'x' takes 2 axes, .* loops over it; got .*4,"),
     "two axes": (lambda _: grown(UnifiedBuffer((2, 2)).fill(0)), r"takes 1 axis, .* got .*2, 2"),
     "annotated": (lambda _: copied(np.zeros(4), _FLOATS), "required array has dtype=f32"),

@@ -12,6 +12,8 @@ from tikgen.taichi import arrays, runtime
 from tikgen.template.argument_checks import hidden_problem
 from tikgen.units import counted
 
+_TAKEN = frozenset([np.dtype(bool), *(dtype.numpy for dtype in DType)])
+
 
 def problem_with(name: str, value: Any, kind: str, is_written: bool) -> str:
     """Return why Taichi cannot take a value for an argument, or an empty text.
@@ -46,11 +48,10 @@ def axes_problem(value: Any, axes: int) -> str:
 def _numpy_problem(name: str, array: np.ndarray[Any, Any], is_written: bool) -> str:
     if 0 in array.shape:
         return f"is empty (shape {array.shape}), which Taichi cannot take"
-    if array.dtype != bool and not any(array.dtype == dtype.numpy for dtype in DType):
-        known = ", ".join(["bool", *(dtype.numpy.name for dtype in DType)])
+    if array.dtype not in _TAKEN:
+        known = ", ".join(sorted(dtype.name for dtype in _TAKEN))
         native = array.dtype.newbyteorder("=")
-        swapped = any(native == dtype.numpy for dtype in DType)
-        hint = f"; pass {name}.astype(np.{native.name})" if swapped else ""
+        hint = f"; pass {name}.astype(np.{native.name})" if native in _TAKEN else ""
         return f"takes an array of one of {known}; got {array.dtype}{hint}"
     if not (array.flags.c_contiguous or array.flags.f_contiguous):
         back = f", and write it back: {name}[...] = copy" if is_written else ""
