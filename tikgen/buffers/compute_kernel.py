@@ -124,15 +124,16 @@ class ComputeKernel:
         with contextlib.ExitStack() as blocks:
             for index, (name, kind, *_) in enumerate(self._arguments):
                 value, is_written = values[index], name in self.written
-                if isinstance(value, UnifiedBuffer) and kind != "scalar":
-                    problem = ""
-                    values[index] = blocks.enter_context(value.on_device(read_only=not is_written))
-                elif not (problem := problem_with(name, value, kind, is_written)):
-                    values[index] = own_copy(value)
+                is_buffer = isinstance(value, UnifiedBuffer) and kind != "scalar"
+                problem = "" if is_buffer else problem_with(name, value, kind, is_written)
                 if not problem and name in self._axes:
                     problem = axes_problem(value, self._axes[name])
                 if problem:
                     raise ArgumentError(self.name, f"argument {name!r} {problem}")
+                if is_buffer:
+                    values[index] = blocks.enter_context(value.on_device(read_only=not is_written))
+                else:
+                    values[index] = own_copy(value)
             try:
                 return self.compiled(*values)
             except ValueError as error:

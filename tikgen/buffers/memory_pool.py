@@ -272,7 +272,10 @@ class MemoryPool:
         return [block for blocks in self._free.values() for block in blocks]
 
     def _remove(self, block: _Block) -> _Block:
-        self._free[block.kind].remove(block)
+        blocks = self._free[block.kind]
+        blocks.remove(block)
+        if not blocks:
+            del self._free[block.kind]
         self._kept -= block.nbytes
         return block
 
