@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import math
 from enum import Enum
 from typing import TYPE_CHECKING, Any
 
@@ -146,6 +147,18 @@ class DType(str, Enum):
     def highest(self) -> int | float:
         """Return the greatest value: infinity for floats."""
         return np.inf if self.is_float else int(np.iinfo(self.numpy).max)
+
+    def holds(self, value: object) -> bool:
+        """Return whether an element can hold a number, possibly rounded."""
+        if not isinstance(value, int | float | np.integer | np.floating):
+            return False
+        try:
+            if not self.is_float:
+                return bool(self.lowest <= value <= self.highest and value == int(value))
+            with np.errstate(over="ignore"):
+                return bool(np.isinf(self.numpy.type(value))) == math.isinf(value)
+        except OverflowError:  # An integer beyond any float.
+            return False
 
     def literal(self, value: int | float) -> str:
         """Return generated code for a constant of this dtype, always typed.

@@ -252,12 +252,20 @@ class ForkedProcess(TaichiNotInitialised):
 
 
 class WrongThread(TikgenError):
-    """A kernel was first launched in a thread in which Taichi cannot prepare for it."""
+    """A kernel was first launched in a thread in which Taichi cannot prepare for it.
 
-    def __init__(self, kernel: str) -> None:
+    Args:
+        who: the kernel, or what else needs Taichi.
+        what: what it cannot do, if it is no kernel.
+        remedy: what the other thread has to do, likewise.
+    """
+
+    def __init__(self, who: str, what: str = "", remedy: str = "") -> None:
+        done = remedy or "launch it once"
+        then = "." if what else ", after the last field is declared; then any thread may launch it."
         super().__init__(
-            f"{kernel} cannot have its first launch in this thread: launch it once in the thread "
-            "that called ti.init, after the last field is declared; then any thread may launch it."
+            f"{who} cannot {what or 'have its first launch'} in this thread: "
+            f"{done} in the thread that called ti.init{then}"
         )
 
 

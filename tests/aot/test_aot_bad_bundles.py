@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import shutil
 import stat
 import subprocess
@@ -130,6 +131,22 @@ def test_only_the_files_of_the_arch_are_needed(bundle: Path) -> None:
     bad = changed(bad, rewrite("sources/heat.py", flip))
     tikgen.aot.load(bad, ARCH).close()
     assert len(check_all(bad)) == 2
+
+
+ALTERED: dict[str, tuple[bytes, bytes, list[str]]] = {
+    "name": (b'"entry": "heat"', b'"entry": "hear"', ["manifest.json that differs from its dig"]),
+    "old": (b'"digest": "[0-9a-f]{64}"', b'"unknown": ""', []),
+    "Taichi": (b'"taichi": "1.7.4"', b'"taichi": "1.6.0"', ["differs", "compiled by Taichi 1.6.0"]),
+}
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_an_altered_manifest_is_reported(bundle: Path, how: str) -> None:
+    old, new, expected = ALTERED[how]
+    bad = changed(bundle, rewrite("manifest.json", lambda text: re.sub(old, new, text)))
+    found = check_all(bad)
+    assert len(found) == len(expected)
+    assert all(text in problem for text, problem in zip(expected, found, strict=True))
 
 
 def test_files_missing_from_the_manifest_are_reported(bundle: Path) -> None:

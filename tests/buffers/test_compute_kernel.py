@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ import taichi as ti
 import tikgen
 from conftest import init_taichi
 from tikgen.buffers import accelerator, device_side
-from tikgen.buffers.compute_kernel import kernel, written_names
+from tikgen.buffers.compute_kernel import kernel
+from tikgen.buffers.function_source import written_names
 from tikgen.buffers.launches import KernelLaunchConfig, within
 from tikgen.buffers.memory_pool import MemoryPool
 from tikgen.buffers.orchestrator import ComputeOrchestrator
@@ -71,10 +73,79 @@ def test_an_array_of_an_earlier_init_is_refused(ti_arch: str) -> None:
         total(stale)
 
 
-USES: dict[str, Callable[[], Any]] = {
-    "kernel": lambda: total(np.zeros(3, np.float32)),
-    "buffer": lambda: UnifiedBuffer(3).allocate().device,
-    "pool": lambda: MemoryPool().acquire((3,), np.float32),
+@kernel
+def grown(x):
+    for i in x:
+        x[i] += 1
+
+
+@kernel
+def grown_rows(x):
+    for i, j in x:
+        x[i, j] += 1
+
+
+@kernel
+def copied(x: ti.types.ndarray(dtype=ti.f32, ndim=1), y):
+    for i in y:
+        y[i] = x[i]
+
+
+def locked(array: np.ndarray) -> np.ndarray:
+    array = array.view()
+    array.flags.writeable = False
+    return array
+
+
+def mapped(folder: Path) -> np.ndarray:
+    np.save(folder / "x.npy", np.zeros(4, np.float32))
+    return np.load(folder / "x.npy", mmap_mode="r")  # Writing to it ends the process.
+
+
+_FLOATS = np.zeros(4, np.float32)
+REFUSED: dict[str, tuple[Callable[[Path], Any], str]] = {
+    "locked": (lambda _: grown(locked(_FLOATS)), "'x' is read-only, and the kernel may write"),
+    "mapped": (lambda folder: grown(mapped(folder)), "'x' is read-only"),
+    "of ti": (lambda _: kernel(grown.compiled)(locked(_FLOATS)), "'x' is read-only"),
+    "masked": (lambda _: grown(np.ma.masked_array(_FLOATS, 4 * [1])), "'x' is a masked array"),
+    "strided": (lambda _: grown(_FLOATS[::2]), r"not contiguous .*; pass np.ascontiguousarray\(x"),
+    "swapped": (lambda _: grown(_FLOATS.astype(">f4")), r">f4; pass x.astype\(np.float32\)"),
+    "complex": (
+        lambda _: grown(_FLOATS + 0j),
+        "takes an array of one of bool, float16, .*; got comp",
+    ),
+    "one axis": (lambda _: grown_rows(_FLOATS), r"'x' takes 2 axes, .* loops over it; got .*4,"),
+    "two axes": (lambda _: grown(UnifiedBuffer((2, 2)).fill(0)), r"takes 1 axis, .* got .*2, 2"),
+    "annotated": (lambda _: copied(np.zeros(4), _FLOATS), "required array has dtype=f32"),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_arrays_that_taichi_cannot_take_are_refused(
+    ti_arch: str, tmp_path: Path, case: str
+) -> None:
+    call, why = REFUSED[case]
+    with pytest.raises(ArgumentError, match=why):
+        call(tmp_path)
+    assert not _FLOATS.any()
+
+
+def test_read_only_arrays_are_read(ti_arch: str, tmp_path: Path) -> None:
+    y = np.ones(4, np.float32)
+    copied(mapped(tmp_path), y)
+    assert not y.any()
+    buffer = UnifiedBuffer(4).fill(1)
+    with buffer.on_host(read_only=True) as host:
+        copied(host, y)
+        with pytest.raises(ArgumentError, match="read-only"):
+            grown(host)
+    assert (y == 1).all()
+
+
+USES: dict[str, tuple[Callable[[], Any], str]] = {
+    "kernel": (lambda: total(np.zeros(3, np.float32)), "total cannot have its first launch in"),
+    "buffer": (lambda: UnifiedBuffer(3).allocate().device, "UnifiedBuffer cannot use its device"),
+    "pool": (lambda: MemoryPool().acquire((3,), np.float32), "MemoryPool cannot make an array on"),
 }
 
 
@@ -84,8 +155,9 @@ def test_a_thread_that_may_not_begin_is_told(
 ) -> None:
     monkeypatch.setattr(runtime, "may_materialise", lambda: False)
     monkeypatch.setattr(runtime, "may_allocate", lambda: False)
-    with pytest.raises(WrongThread):
-        USES[use]()
+    call, problem = USES[use]
+    with pytest.raises(WrongThread, match=problem):
+        call()
 
 
 def test_a_copy_that_fails_names_its_direction(ti_arch: str) -> None:

@@ -61,6 +61,43 @@ def test_the_limit_holds_and_drops_free_arrays(ti_arch: str) -> None:
             MemoryPool(wrong)  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize("way", ["release", "disabled", "free all"])
+def test_released_arrays_that_are_referenced_count(ti_arch: str, way: str) -> None:
+    pool = MemoryPool(max_size_mb=1)
+    if way == "disabled":
+        pool.disable()
+    held = pool.acquire(3 * MIB // 4, "u8")
+    pool.release(held)
+    with pytest.raises(BufferError, match="given back"):
+        pool.release(held)
+    if way == "free all":
+        pool.free_all_blocks()
+    with pytest.raises(PoolExhausted) as caught:
+        pool.acquire(MIB // 2, "u8")
+    assert caught.value.used == pool.get_stats().total_bytes == 3 * MIB // 4
+    assert pool.get_stats().evictions == 0
+    del held
+    gc.collect()
+    assert pool.acquire(MIB // 2, "u8").shape == (MIB // 2,)
+
+
+def test_free_arrays_of_a_pool_without_limit_are_bounded(
+    ti_arch: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.buffers.memory_pool._LEAST_KEPT", 1000)
+    pool = MemoryPool()
+    for count in range(300, 320):
+        pool.release(pool.acquire(count, "u8"))
+        assert pool.get_stats().free_bytes <= 1000 + count
+    pool.release(pool.acquire(319, "u8"))
+    assert pool.get_stats().hits == 1, "the first ones were to go"
+    at_once = [pool.acquire(count, "u8") for count in range(1000, 1004)]
+    while at_once:
+        pool.release(at_once.pop())
+    pool.acquire(7, "u8")
+    assert 4006 - 1003 <= pool.get_stats().free_bytes <= 4006
+
+
 def test_the_initial_size_is_reserved(ti_arch: str) -> None:
     pool = MemoryPool(initial_size_mb=1, max_size_mb=1)
     assert pool.get_stats().total_bytes == 0

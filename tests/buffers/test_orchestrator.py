@@ -13,7 +13,8 @@ import taichi as ti
 
 import tikgen
 from tikgen.buffers.buffer_state import BufferState
-from tikgen.buffers.compute_kernel import kernel, written_names
+from tikgen.buffers.compute_kernel import kernel
+from tikgen.buffers.function_source import written_names
 from tikgen.buffers.launches import KernelLaunchConfig
 from tikgen.buffers.orchestrator import ComputeOrchestrator
 from tikgen.buffers.unified_buffer import UnifiedBuffer

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import copy
 import gc
+import pickle
 import subprocess
 import sys
 import threading
@@ -262,7 +264,7 @@ def test_use_before_allocate_and_after_free_is_refused(ti_arch: str) -> None:
 
 
 def test_invalid_arguments_are_refused_and_change_nothing(ti_arch: str) -> None:
-    for shape in (0, -1, (3, 0), "abc", 2.5, (2**16, 2**16), None):
+    for shape in (0, -1, (3, 0), "abc", 2.5, (2**16, 2**16), 13 * (1,), None):
         with pytest.raises(InvalidConfigurationError, match="shape"):
             UnifiedBuffer(shape)  # type: ignore[arg-type]
     for dtype in (bool, np.complex64, "f128", object, "nonsense"):
@@ -293,10 +295,45 @@ def test_invalid_arguments_are_refused_and_change_nothing(ti_arch: str) -> None:
     assert (wide.host == 4).all()
     assert np.isneginf(wide.fill(-np.inf).host).all()
     assert (wide.fill(3.4028235e38).host == np.finfo(np.float32).max).all()
+    for values in ([1e300, 1, 2], np.array([1, -np.inf, -1e39])):
+        with pytest.raises(ArgumentError, match="takes float32; got float64 with values beyond"):
+            wide.copy_from(values)
+    wide.copy_from([np.inf, -np.inf, np.nan])
+    half, bytes_ = UnifiedBuffer(3, "f16").fill(1), UnifiedBuffer(3, "u8").fill(1)
+    for target, value in ((half, [70_000, 1, 2]), (half, 70_000), (bytes_, [300, 1, 2]),
+                          (bytes_, -1), (bytes_, [0.5, 1, 2]), (bytes_, 0.5)):  # fmt: skip
+        with pytest.raises(ArgumentError, match=f"assignment takes {target.dtype}; got"):
+            target[:] = value
+        assert (target[:] == 1).all()
+    bytes_[1:] = [2.0, 255][1:]
+    bytes_[0] = 3.0
+    assert bytes_[:].tolist() == [3, 255, 255]
+    with pytest.raises(ArgumentError, match="masked array"):
+        bytes_[:] = np.ma.masked_array([1, 2, 3], [1, 0, 0])
+    with pytest.raises(ValueError, match="float64 is a copy"):
+        wide.__array__(np.dtype("f8"), copy=False)
     buffer.copy_from([2**31 - 1, 0, -(2**31)])
     assert buffer.device.to_numpy().tolist() == [2**31 - 1, 0, -(2**31)]
     with pytest.raises(TypeError):
         len(UnifiedBuffer(()))
+
+
+COPIES = {"copy": copy.copy, "deepcopy": copy.deepcopy,
+          "pickle": lambda buffer: pickle.loads(pickle.dumps(buffer))}  # fmt: skip
+
+
+@pytest.mark.parametrize("how", COPIES)
+def test_copies_share_nothing(ti_arch: str, how: str) -> None:
+    buffer = UnifiedBuffer(3, "i16").fill(1)
+    buffer.device.fill(2)
+    buffer.mark_device_dirty()
+    other = COPIES[how](buffer)
+    assert (other.shape, other.dtype, other[:].tolist()) == ((3,), np.int16, [2, 2, 2])
+    assert other.device is not buffer.device
+    other.fill(7)
+    buffer.free()
+    assert other.device.to_numpy().tolist() == [7, 7, 7]
+    assert not COPIES[how](buffer).is_allocated
 
 
 def test_another_ti_init_loses_content_of_the_device_and_raises(ti_arch: str) -> None:

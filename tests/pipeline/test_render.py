@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import codecs
 import re
 from pathlib import Path
 
@@ -321,6 +322,17 @@ def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:
     (folder / "kernel.py.j2").write_bytes(b"\xff\xfe")
     with pytest.raises(TemplateError, match=r"kernel.py.j2 is not UTF-8"):
         tikgen.load_template(folder)
+
+
+def test_the_mark_of_utf8_at_the_beginning_of_files_is_no_part_of_them(tmp_path: Path) -> None:
+    plain = tikgen.load_template(folder_with(tmp_path))
+    (tmp_path / "marked").mkdir()
+    marked = folder_with(tmp_path / "marked")
+    for path in marked.iterdir():
+        path.write_bytes(codecs.BOM_UTF8 + path.read_bytes())
+    found = tikgen.load_template(marked)
+    assert (found.text, found.fingerprint) == (plain.text, plain.fingerprint)
+    assert tikgen.render(found).text == tikgen.render(plain).text
 
 
 @pytest.mark.parametrize(

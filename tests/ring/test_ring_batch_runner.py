@@ -8,6 +8,7 @@ import pytest
 import taichi as ti
 
 import tikgen
+from tikgen.buffers.compute_kernel import kernel as compute_kernel
 from tikgen.errors import TaichiNotInitialised
 from tikgen.ring.batch.runner import BatchRunner
 from tikgen.ring.errors import ColumnError, InvalidConfigurationError, TypeValidationError
@@ -172,6 +173,7 @@ def plain_norm(
 
 def test_a_plain_kernel_of_taichi(ti_arch, rng):
     check_norm(plain_norm, rng)
+    check_norm(compute_kernel(plain_norm), rng)
 
 
 def test_a_plain_kernel_needs_ti_init(monkeypatch):
@@ -381,3 +383,28 @@ def test_invalid_kernels_and_settings_are_refused():
     fields = tikgen.build("stencil", dim=1, storage="field")
     with pytest.raises(InvalidConfigurationError, match="storage='ndarray'"):
         BatchRunner("k", fields, X, Y, max_batch=4)
+
+
+def test_constants_of_plain_kernels_may_be_read_only_where_they_are_read(ti_arch):
+    weights = np.ones(3, np.float32)
+    weights.flags.writeable = False
+    good = {"weights": weights, "more": 1}
+    BatchRunner("k", plain_norm, Point, Length, max_batch=4, constants=good)
+    masked = np.ma.masked_array(np.ones(3, np.float32), [1, 0, 0])
+    with pytest.raises(InvalidConfigurationError, match="constant 'weights' is a masked array"):
+        BatchRunner(
+            "k", plain_norm, Point, Length, max_batch=4, constants=good | {"weights": masked}
+        )
+
+    @ti.kernel
+    def counts(
+        x: ti.types.ndarray(dtype=ti.f32, ndim=1),
+        y: ti.types.ndarray(dtype=ti.f32, ndim=1),
+        seen: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    ):
+        for i in x:
+            y[i] = x[i]
+            seen[0] += 1.0
+
+    with pytest.raises(InvalidConfigurationError, match="constant 'seen' is read-only"):
+        BatchRunner("k", counts, X, Y, max_batch=4, constants={"seen": weights})

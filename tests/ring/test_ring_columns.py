@@ -172,6 +172,7 @@ MISFITS: list[tuple[Any, Any, str]] = [
     (vector(f32, 2), np.array(1.0), "shape"),
     (vector(f32, 2), "ab", "takes a vector"),
     (vector(f32, 2), None, "takes a vector"),
+    (vector(f32, 2), np.ma.masked_array([1.0, 2.0], [1, 0]), "got a masked array"),
     (vector(f32, 2), [1.0, "a"], "got 'a'"),
     (vector(f32, 2), [1.0, 1e39], "3.40"),
     (vector(f32, 2), np.array([1e39, 0]), "3.40"),

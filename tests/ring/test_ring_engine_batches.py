@@ -114,6 +114,24 @@ def test_constants_and_template_names_are_taken(ti_arch: str) -> None:
     run(main)
 
 
+def test_a_function_is_called_for_messages_alone(ti_arch: str) -> None:
+    seen: list[int] = []
+
+    def count(columns: Any) -> Any:
+        seen.extend(columns["x"])
+        return {"y": np.full(len(columns["x"]), len(seen))}
+
+    async def main(runtime: RingKernelRuntime) -> None:
+        types = {"engine": "batch", "input_type": In, "output_type": Out}
+        for name, given in (("named", {"body": count}), ("first", {"function": count})):
+            seen.clear()
+            await begin(runtime, name, **types, **given)
+            assert (await runtime.send_and_receive(name, In(x=5))).y == 1
+            assert seen == [5]
+
+    run(main)
+
+
 def test_batches_and_states_are_in_the_trace(ti_arch: str) -> None:
     def fail(columns: Any) -> Any:
         raise ValueError("no")

@@ -125,9 +125,10 @@ def test_arrays_of_other_layouts(rng):
 
 @pytest.mark.parametrize(
     "value",
-    [np.array([object()]), np.zeros(2, complex), np.array(["a"]), np.zeros(1, "M8[s]"), object()],
-    ids=["object", "complex", "str", "datetime", "no array"],
-)
+    [np.array([object()]), np.zeros(2, complex), np.array(["a"]), np.zeros(1, "M8[s]"), object(),
+     np.ma.masked_array([1.0, 2.0], [1, 0]), np.ma.masked],
+    ids=["object", "complex", "str", "datetime", "no array", "masked array", "masked"],
+)  # fmt: skip
 def test_values_that_messagepack_cannot_hold_are_refused(value):
     with pytest.raises(MessageSerializationError, match="Everything cannot be written"):
         Everything(anything=value).serialize()

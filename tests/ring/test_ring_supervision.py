@@ -158,6 +158,36 @@ def test_an_error_that_cannot_be_printed_is_reported(policy: str) -> None:
     play(main)
 
 
+class _Unusual(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("kind", [GeneratorExit, _Unusual, SystemExit])
+def test_an_error_that_is_no_exception_is_the_cause_of_the_end(
+    kind: type[BaseException],
+) -> None:
+    actors = []
+
+    async def body(ctx: KernelContext) -> None:
+        await ctx.receive()
+        raise kind("now")
+
+    async def main() -> None:
+        async with RingKernelRuntime() as runtime:
+            actors.append(await started(runtime, "a", body, supervision="restart"))
+            with pytest.raises(KernelFailed, match=f"raised {kind.__name__}: now"):
+                await runtime.send_and_receive("a", Note(1), timeout=60)
+
+    if kind is SystemExit:  # It ends the program.
+        with pytest.raises(SystemExit, match="now"):
+            play(main)
+    else:
+        play(main)
+    (actor,) = actors
+    assert actor.termination.reason == f"it raised {kind.__name__}: now"
+    assert (actor.telemetry.error_count, actor.telemetry.restarts) == (1, 0)
+
+
 def test_a_body_that_does_not_end_blocks_no_shutdown() -> None:
     release = asyncio.Event()
 

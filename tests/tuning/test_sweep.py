@@ -96,7 +96,7 @@ def test_lists_are_axes_and_anything_else_is_one_value() -> None:
             dim=2,
             dtype=["f32", "f64", "f32"],
             spacing=(1.0, 2.0),
-            shape=[(8, 9), 16],
+            shape=[(8, 9), 16, (16, 16), {"n0": 8, "n1": 9}],
             baked=[False, True],
         ).combinations()
     )

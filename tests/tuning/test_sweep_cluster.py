@@ -80,6 +80,8 @@ def test_a_worker_that_is_killed_loses_nothing(
     again = sweep("stencil", **given)
     assert again.about["counts"]["measured"] == 0  # This machine is the device that it ran on.
     assert again.rows == result.rows
+    with pytest.raises(TikgenError, match="takes a client that is connected; this one is closed"):
+        sweep("stencil", client=client, **given)
 
 
 @pytest.mark.slow

@@ -116,7 +116,8 @@ def test_files_of_another_kind_are_refused(result: SweepResult, tmp_path: Path) 
         result.save(tmp_path / "no" / "table.csv")
     with pytest.raises(TikgenError, match="Cannot read"):
         SweepResult.load(tmp_path / "missing.csv")
-    for name, text in (("a.json", "{}"), ("b.json", "hello"), ("c.csv", "a,b\n1,2\n")):
+    for name, text in (("a.json", "{}"), ("b.json", "hello"), ("c.csv", "a,b\n1,2\n"),
+                       ("d.csv", "")):  # fmt: skip
         (tmp_path / name).write_text(text)
         with pytest.raises(TikgenError, match="no table of a sweep"):
             SweepResult.load(tmp_path / name)

@@ -105,8 +105,8 @@ class Bundle:
     def verify(self, *, prove: bool = False, archs: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return what is wrong with the bundle, one sentence each.
 
-        The structure of the manifest and the digest of every file are checked, without running
-        code of the bundle.
+        The structure of the manifest, its digest and that of every file are checked, and whether
+        Taichi, if installed, has the version that the bundle needs. No code of the bundle runs.
 
         Args:
             prove: whether to prove its artefacts again. This runs the bundle's code: its compiled

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, cast
 
-from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest
+from tikgen.aot.manifest import ARCHS, FILE_NAME, File, Manifest, is_altered
 from tikgen.aot.manifest_reading import decode, is_inside
 from tikgen.disk import TemporaryFolder, path_of, why
 from tikgen.errors import BundleError
@@ -80,7 +80,7 @@ class Contents:
 
     def problems(self) -> list[str]:
         """Return what is wrong with the files, one sentence each."""
-        found = []
+        found = [str(BundleError(self.path, text)) for text in self._problems_of_manifest()]
         for path, file in self.manifest.files.items():
             try:
                 _check(self._files, path, file)
@@ -92,9 +92,31 @@ class Contents:
             found.append(str(BundleError(self.path, problem)))
         return found
 
+    def _problems_of_manifest(self) -> Iterator[str]:
+        from importlib import metadata  # Loading needs it not.
+
+        if is_altered(b"".join(self._files.read(FILE_NAME, _MOST_MANIFEST))):
+            yield f"has a {FILE_NAME} that differs from its digest; {_AGAIN}"
+        try:
+            here = metadata.version("taichi")
+        except metadata.PackageNotFoundError:
+            return
+        if not self.manifest.native and (problem := taichi_problem(self.manifest.taichi, here)):
+            yield problem
+
     def close(self) -> None:
         """Remove what was unpacked."""
         self._files.close()
+
+
+def taichi_problem(version: str, here: str) -> str:
+    """Return why a bundle of a version of Taichi cannot run with the one here, or nothing."""
+    if version.split(".")[:2] == here.split(".")[:2]:
+        return ""
+    return (
+        f"was compiled by Taichi {version}, and the library here is of Taichi {here}: "
+        f"install taichi=={version}, or export it again"
+    )
 
 
 def check_all(path: str | os.PathLike[str]) -> list[str]:

@@ -5,8 +5,9 @@ Running a bundle needs this module, so it imports neither Taichi nor templates.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -266,10 +267,22 @@ class Manifest(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def encode(manifest: Manifest) -> bytes:
-    """Return a manifest as indented JSON."""
-    return (
-        msgspec.json.format(msgspec.json.encode(manifest, order="deterministic"), indent=2) + b"\n"
-    )
+    """Return a manifest as indented JSON, with its digest."""
+    text = msgspec.json.encode(manifest, order="deterministic")
+    digest = _digest_of(msgspec.json.decode(text))
+    whole = text.removesuffix(b"}") + f',"digest":"{digest}"}}'.encode()
+    return msgspec.json.format(whole, indent=2) + b"\n"
+
+
+def is_altered(data: bytes) -> bool:
+    """Return whether the JSON of a manifest differs from its digest, which older ones lack."""
+    parts = msgspec.json.decode(data)
+    digest = parts.pop("digest", "")
+    return bool(digest) and digest != _digest_of(parts)
+
+
+def _digest_of(parts: dict[str, Any]) -> str:
+    return hashlib.sha256(msgspec.json.encode(parts, order="deterministic")).hexdigest()
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,14 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tikgen.buffers.errors import BackendNotAvailableError, InvalidConfigurationError
+from tikgen.buffers.function_source import looped_axes, written_names
 from tikgen.buffers.unified_buffer import UnifiedBuffer
+from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, TaichiNotInitialised, WrongThread
 from tikgen.units import are_missing
 
 if TYPE_CHECKING:
     from tikgen.pipeline.kernel import Kernel
-import ast
-import textwrap
-from collections.abc import Collection
-
-from tikgen.dtypes import DType
 
 DEVICES = ("auto", "cpu", "cuda", "vulkan")
 
@@ -59,13 +56,23 @@ class ComputeKernel:
         if self._built is not None:
             return _written_by(self._built)
         names = [name for name, kind, *_ in self._arguments if kind != "scalar"]
-        function = self.function
-        if self._is_taichi:
-            from tikgen.taichi import kernels
+        return written_names(self._source, names)
 
-            known = kernels.written(self.function)
-            function = known.function if known is not None else function
-        return written_names(function, names)
+    @functools.cached_property
+    def _axes(self) -> dict[str, int]:
+        """Return the number of axes of arrays over which the kernel loops."""
+        plain = (None, *(dtype.value for dtype in DType))  # Others are of vectors or matrices.
+        names = [n for n, kind, dtype, _ in self._arguments if kind == "array" and dtype in plain]
+        return looped_axes(self._source, names)
+
+    @functools.cached_property
+    def _source(self) -> Callable[..., Any]:
+        if not self._is_taichi:
+            return self.function
+        from tikgen.taichi import kernels
+
+        known = kernels.written(self.function)
+        return self.function if known is None else known.function
 
     @functools.cached_property
     def compiled(self) -> Any:
@@ -111,16 +118,28 @@ class ComputeKernel:
         self._check_runtime()
         if self._built is not None:
             return launch_built(self._built, args, kwargs)
+        from tikgen.buffers.array_problems import axes_problem, own_copy, problem_with
+
         values = self._ordered(args, kwargs)
         with contextlib.ExitStack() as blocks:
             for index, (name, kind, *_) in enumerate(self._arguments):
-                value = values[index]
-                if isinstance(value, UnifiedBuffer) and kind != "scalar":
-                    is_written = name in self.written
-                    values[index] = blocks.enter_context(value.on_device(read_only=not is_written))
-                elif problem := _problem_with(value, kind):
+                value, is_written = values[index], name in self.written
+                is_buffer = isinstance(value, UnifiedBuffer) and kind != "scalar"
+                problem = "" if is_buffer else problem_with(name, value, kind, is_written)
+                if not problem and name in self._axes:
+                    problem = axes_problem(value, self._axes[name])
+                if problem:
                     raise ArgumentError(self.name, f"argument {name!r} {problem}")
-            return self.compiled(*values)
+                if is_buffer:
+                    values[index] = blocks.enter_context(value.on_device(read_only=not is_written))
+                else:
+                    values[index] = own_copy(value)
+            try:
+                return self.compiled(*values)
+            except ValueError as error:
+                if (problem := str(error)).startswith("Invalid value for argument"):
+                    raise ArgumentError(self.name, problem) from error
+                raise
 
     def _check_runtime(self) -> None:
         from tikgen.taichi import runtime
@@ -292,98 +311,3 @@ def _annotated(function: Callable[..., Any], name: str, array: Any) -> Callable[
     copy.__annotations__, copy.__qualname__ = annotations, function.__qualname__
     copy.__module__, copy.__doc__ = function.__module__, function.__doc__
     return copy
-
-
-def _problem_with(value: Any, kind: str) -> str:
-    """Return why Taichi cannot take a value for an argument of a kind, or an empty text."""
-    from tikgen.taichi import arrays as taichi_arrays
-
-    if isinstance(value, taichi_arrays.TaichiArray) and taichi_arrays.is_stale(value):
-        return "was made before the last ti.init and is stale"
-    if isinstance(value, UnifiedBuffer):
-        return "takes a number; got a UnifiedBuffer"
-    is_array = isinstance(value, (np.ndarray, *taichi_arrays.TaichiArray)) or hasattr(
-        value, "data_ptr"
-    )
-    if kind == "array" and not is_array:
-        got = f"{type(value).__name__} {value!r:.40}"
-        return f"takes an array; got {got}. Annotate the parameter to take a number: `n: int`"
-    if isinstance(value, np.ndarray) and 0 in value.shape:
-        return f"is empty (shape {value.shape}), which Taichi cannot take"
-    return ""
-
-
-# Any other function may write to an element, as ti.atomic_add does.
-_PURE = frozenset(
-    {"abs", "acos", "asin", "atan2", "cast", "ceil", "cos", "exp", "floor", "log", "max", "min"}
-    | {"pow", "rsqrt", "round", "select", "sin", "sqrt", "tan", "tanh"}
-    | {"bool", "float", "int", "ndrange", "range", "static"}
-    | {dtype.value for dtype in DType}
-)
-
-
-def written_names(function: Callable[..., Any], names: Collection[str]) -> frozenset[str]:
-    """Return those of ``names`` that the function may write to; all if it has no source."""
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
-        return frozenset(names)
-    finder = _Finder(frozenset(names))
-    for node in ast.walk(tree):
-        finder.look_at(node)
-    return finder.names - finder.reads_only()
-
-
-class _Finder:
-    """Counts the uses of each name, and those that only read."""
-
-    def __init__(self, names: frozenset[str]) -> None:
-        self.names = names
-        self._uses = dict.fromkeys(names, 0)
-        self._reads = dict.fromkeys(names, 0)
-
-    def reads_only(self) -> frozenset[str]:
-        return frozenset(n for n in self.names if self._uses[n] == self._reads[n])
-
-    def look_at(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name) and node.id in self.names:
-            self._uses[node.id] += 1
-        elif isinstance(node, ast.Attribute) and node.attr == "shape":
-            self._count(node.value)
-        elif isinstance(node, ast.For):
-            self._count(node.iter)
-        for value in _values_read_by(node):
-            if isinstance(value, ast.Subscript) and isinstance(value.ctx, ast.Load):
-                self._count(value.value)
-
-    def _count(self, node: ast.AST) -> None:
-        if isinstance(node, ast.Name) and node.id in self.names:
-            self._reads[node.id] += 1
-
-
-def _values_read_by(node: ast.AST) -> list[ast.expr]:
-    if isinstance(node, ast.BinOp):
-        return [node.left, node.right]
-    if isinstance(node, ast.UnaryOp):
-        return [node.operand]
-    if isinstance(node, ast.Compare):
-        return [node.left, *node.comparators]
-    if isinstance(node, ast.BoolOp):
-        return list(node.values)
-    if isinstance(node, ast.IfExp):
-        return [node.test, node.body, node.orelse]
-    if isinstance(node, ast.If | ast.While):
-        return [node.test]
-    if isinstance(node, ast.Assign | ast.AugAssign | ast.AnnAssign | ast.Return):
-        return [node.value] if node.value is not None else []
-    if isinstance(node, ast.Subscript):
-        return list(node.slice.elts) if isinstance(node.slice, ast.Tuple) else [node.slice]
-    if isinstance(node, ast.Call) and _called(node.func) in _PURE:
-        return list(node.args)
-    return []
-
-
-def _called(function: ast.expr) -> str:
-    if isinstance(function, ast.Attribute):
-        return function.attr
-    return function.id if isinstance(function, ast.Name) else ""

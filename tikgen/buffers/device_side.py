@@ -90,4 +90,5 @@ def _check_thread() -> None:
     if not runtime.is_initialised():
         raise TaichiNotInitialised(_WHO)
     if not runtime.may_materialise():
-        raise WrongThread(_WHO)
+        what = "use its device side"
+        raise WrongThread(_WHO, what, "first launch a kernel, or use the device side of a buffer,")

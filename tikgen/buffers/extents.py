@@ -13,6 +13,8 @@ from tikgen.dtypes import DType
 from tikgen.template.shapes import MOST_ELEMENTS
 
 MIB = 1024 * 1024
+# Taichi copies no array of more axes.
+MOST_AXES = 12
 
 
 def sound_shape(shape: Any) -> tuple[int, ...]:
@@ -24,6 +26,9 @@ def sound_shape(shape: Any) -> tuple[int, ...]:
         raise InvalidConfigurationError("shape", shape, problem) from None
     if min(axes, default=1) < 1:
         raise InvalidConfigurationError("shape", shape, "each axis has one element at least")
+    if len(axes) > MOST_AXES:
+        problem = f"an array has {MOST_AXES} axes at most"
+        raise InvalidConfigurationError("shape", shape, problem)
     if math.prod(axes) > MOST_ELEMENTS:
         problem = f"an array has {MOST_ELEMENTS} elements at most"
         raise InvalidConfigurationError("shape", shape, problem)
@@ -40,28 +45,6 @@ def sound_dtype(dtype: Any) -> DType:
         return DType.parse(np.dtype(dtype))
     except (TypeError, ValueError):
         raise InvalidConfigurationError("dtype", dtype, problem) from None
-
-
-def holds_number(dtype: DType, value: Any) -> bool:
-    """Return whether an element can hold a value, possibly rounded."""
-    if not isinstance(value, int | float | np.integer | np.floating):
-        return False
-    try:
-        if not dtype.is_float:
-            return bool(dtype.lowest <= value <= dtype.highest and value == int(value))
-        with np.errstate(over="ignore"):
-            return bool(np.isinf(dtype.numpy.type(value))) == math.isinf(value)
-    except OverflowError:  # An integer beyond any float.
-        return False
-
-
-def holds_all(dtype: DType, array: np.ndarray[Any, Any]) -> bool:
-    """Return whether elements can hold the values of an array without overflow."""
-    if not np.can_cast(array.dtype, dtype.numpy, "same_kind"):
-        return False
-    if dtype.is_float or not array.size or np.can_cast(array.dtype, dtype.numpy):
-        return True
-    return bool(dtype.lowest <= array.min() and array.max() <= dtype.highest)
 
 
 def bytes_in(name: str, size_mb: object) -> int:

@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from tikgen.buffers.errors import BufferError, InvalidConfigurationError, PoolExhausted
-from tikgen.buffers.extents import bytes_in, sound_dtype, sound_shape
+from tikgen.buffers.extents import MIB, bytes_in, sound_dtype, sound_shape
 from tikgen.dtypes import DType
 from tikgen.errors import TaichiNotInitialised, WrongThread
 from tikgen.taichi import arrays, runtime
 
 _RESERVE_BLOCKS = 16
+# Bytes of free arrays that a pool without a limit may always keep.
+_LEAST_KEPT = 64 * MIB
 # References of the pool itself: one of the block, one of the argument.
 _UNSHARED = 2
 
@@ -34,11 +36,12 @@ class _Block:
 
 @dataclass
 class _Loan:
-    """An array in use, which it does not keep alive."""
+    """An array in use, which it does not keep alive; a released one that is referenced counts."""
 
     ref: weakref.ref[Any]
     kind: tuple[DType, tuple[int, ...]]
     nbytes: int
+    is_released: bool = False
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,7 @@ class PoolStatistics:
     """The statistics of a pool.
 
     Attributes:
-        used_bytes: bytes of arrays in use.
+        used_bytes: bytes of arrays in use, also after a release if the pool does not keep them.
         total_bytes: bytes of all arrays: in use, free or reserved.
         n_free_blocks: number of free and reserved arrays.
         largest_free_bytes: bytes of the largest of those.
@@ -88,9 +91,14 @@ class MemoryPool:
     never while it is still referenced. An array that is dropped without being released is freed
     by Taichi. After another ``ti.init`` the pool is empty.
 
+    When a new array is made, free ones are dropped if need be, the first released first: to stay
+    within the limit or, without one, to keep no more bytes than were ever in use at once, or 64 MiB
+    if that is more.
+
     Args:
         initial_size_mb: MiB that the pool reserves with its first array.
-        max_size_mb: limit of all its arrays in MiB; None for no limit.
+        max_size_mb: limit of all its arrays in MiB, released ones that are referenced included;
+            None for no limit.
 
     Raises:
         InvalidConfigurationError: if a size is invalid, or the first exceeds the second.
@@ -114,7 +122,7 @@ class MemoryPool:
         self._loans: dict[int, _Loan] = {}
         self._free: dict[Any, list[_Block]] = {}
         self._reserve: list[_Block] = []
-        self._used = self._kept = self._number = 0
+        self._used = self._peak = self._kept = self._number = 0
         self._hits = self._misses = self._evictions = 0
         self._has_reserved = False
 
@@ -175,12 +183,13 @@ class MemoryPool:
         finalizer.atexit = False
         return finalizer
 
-    def _lend(self, array: Any, kind: Any) -> None:
+    def _lend(self, array: Any, kind: Any, is_released: bool = False) -> None:
         key, dropped = id(array), self._dropped
         self._end_loan(key)  # An earlier array of this address is dead.
         ref = weakref.ref(array, lambda _: dropped.append(key))
-        self._loans[key] = _Loan(ref, kind, _size(*kind))
+        self._loans[key] = _Loan(ref, kind, _size(*kind), is_released)
         self._used += _size(*kind)
+        self._peak = max(self._peak, self._used)
 
     def _end_loan(self, key: int) -> _Loan | None:
         loan = self._loans.pop(key, None)
@@ -190,10 +199,12 @@ class MemoryPool:
 
     def _put_back(self, array: Any) -> bool:
         loan = self._loans.get(id(array))
-        if loan is None or loan.ref() is not array:
+        if loan is None or loan.ref() is not array or loan.is_released:
             return False
-        self._end_loan(id(array))
-        if self._enabled:
+        if not self._enabled:
+            loan.is_released = True  # It takes memory until nothing refers to it.
+        else:
+            self._end_loan(id(array))
             self._number += 1
             block = _Block(array, loan.kind, loan.nbytes, self._number)
             self._free.setdefault(loan.kind, []).append(block)
@@ -203,7 +214,7 @@ class MemoryPool:
     def _take(self, kind: Any) -> Any:
         blocks = self._free.get(kind, [])
         for index in range(len(blocks) - 1, -1, -1):
-            if sys.getrefcount(blocks[index].array) == _UNSHARED:
+            if not _is_shared(blocks[index]):
                 block = blocks.pop(index)
                 self._kept -= block.nbytes
                 return block.array
@@ -211,7 +222,7 @@ class MemoryPool:
 
     def _make(self, kind: tuple[DType, tuple[int, ...]]) -> Any:
         if not runtime.may_allocate():
-            raise WrongThread("MemoryPool")
+            raise WrongThread("MemoryPool", "make an array on cuda", "acquire it")
         if not self._has_reserved:
             self._hold_reserve()
         self._make_room(_size(*kind))
@@ -233,25 +244,38 @@ class MemoryPool:
 
     def _make_room(self, wanted: int) -> None:
         limit = self._limit
-        if limit is not None and self._used + wanted > limit:
+        if limit is not None and self._referenced() + wanted > limit:
             gc.collect()  # Taichi keeps arguments of kernels, and their buffers, in cycles.
             self._settle()
-        if limit is not None and self._used + wanted > limit:
-            raise PoolExhausted(wanted, self._used, limit)
+            if (used := self._referenced()) + wanted > limit:
+                raise PoolExhausted(wanted, used, limit)
         gone = []
         while self._reserve and self._total() + wanted > self._initial:
             gone.append(self._reserve.pop())
-        oldest = iter(sorted(self._blocks(), key=lambda block: block.number))
-        while limit is not None and self._total() + wanted > limit:
-            gone.append(self._remove(next(oldest)))
-            self._evictions += 1
+        if self._keeps_too_much(wanted):
+            for block in sorted(self._blocks(), key=lambda block: block.number):
+                if not _is_shared(block) and self._keeps_too_much(wanted):
+                    gone.append(self._remove(block))
+                    self._evictions += 1
         self._drop(gone)
+
+    def _keeps_too_much(self, wanted: int) -> bool:
+        if self._limit is None:
+            return self._kept > max(self._peak, _LEAST_KEPT)
+        return self._total() + wanted > self._limit
+
+    def _referenced(self) -> int:
+        """Return the bytes that dropping free arrays would not free."""
+        return self._used + sum(block.nbytes for block in self._blocks() if _is_shared(block))
 
     def _blocks(self) -> list[_Block]:
         return [block for blocks in self._free.values() for block in blocks]
 
     def _remove(self, block: _Block) -> _Block:
-        self._free[block.kind].remove(block)
+        blocks = self._free[block.kind]
+        blocks.remove(block)
+        if not blocks:
+            del self._free[block.kind]
         self._kept -= block.nbytes
         return block
 
@@ -295,6 +319,8 @@ class MemoryPool:
             self._settle()
             gone = [*self._blocks(), *self._reserve]
             self._free, self._reserve, self._kept = {}, [], 0
+            for block in filter(_is_shared, gone):
+                self._lend(block.array, block.kind, is_released=True)
             self._drop(gone)
 
     def get_stats(self) -> PoolStatistics:
@@ -345,6 +371,10 @@ def configure_memory_pool(
     if not enable:
         _default.disable()
     return _default
+
+
+def _is_shared(block: _Block) -> bool:
+    return sys.getrefcount(block.array) > _UNSHARED
 
 
 def _size(dtype: DType, shape: tuple[int, ...]) -> int:

@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tikgen.buffers.buffer_state import BufferState, Transfers
+from tikgen.buffers.content import fitting, made_again
 from tikgen.buffers.errors import (
     BufferNotAllocatedError,
     BufferSyncError,
     InvalidConfigurationError,
 )
-from tikgen.buffers.extents import holds_all, holds_number, sound_dtype, sound_shape
+from tikgen.buffers.extents import sound_dtype, sound_shape
 from tikgen.errors import ArgumentError
-from tikgen.template.argument_checks import hidden_problem
 
 if TYPE_CHECKING:
     from tikgen.buffers.device_side import DeviceSide
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=np.generic)
 _Side = Literal["host", "device"]
-
 
 _ON_HOST_ALONE = (BufferState.HOST_ONLY, BufferState.HOST_DIRTY)
 _ON_DEVICE_ALONE = (BufferState.DEVICE_ONLY, BufferState.DEVICE_DIRTY)
@@ -40,7 +39,8 @@ class UnifiedBuffer(Generic[T]):
 
     Code that writes to a side marks it, with :meth:`mark_host_dirty` or :meth:`mark_device_dirty`,
     or writes within :meth:`on_host` or :meth:`on_device`. A copy is made only when the other side
-    is read. Threads may share a buffer if they use these blocks.
+    is read. Threads may share a buffer if they use these blocks. ``copy.copy``, ``copy.deepcopy``
+    and ``pickle`` make another buffer of the same content; an unpickled one has the default pool.
 
     Args:
         shape: number of elements along each axis.
@@ -358,12 +358,9 @@ class UnifiedBuffer(Generic[T]):
         Raises:
             ArgumentError: if the shape differs, or the dtype cannot hold the values.
         """
-        if problem := hidden_problem("data", data):
-            raise ArgumentError("UnifiedBuffer", problem)
-        source = data.host if isinstance(data, UnifiedBuffer) else np.asarray(data)
-        self._check_shape("copy_from", source)
-        if not holds_all(self._element, source):
-            problem = f"copy_from takes {self.dtype}; got {source.dtype}, which does not fit it"
+        source = fitting("copy_from", self._element, data)
+        if source.shape != self._shape:
+            problem = f"copy_from takes an array of shape {self._shape}; got {source.shape}"
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
             self._replaced()[...] = source
@@ -374,7 +371,7 @@ class UnifiedBuffer(Generic[T]):
         Raises:
             ArgumentError: if it is no number, or the dtype cannot hold it.
         """
-        if not holds_number(self._element, value):
+        if not self._element.holds(value):
             problem = f"fill takes a number that {self.dtype} can hold; got {value!r:.60}"
             raise ArgumentError("UnifiedBuffer", problem)
         with self._lock:
@@ -384,12 +381,6 @@ class UnifiedBuffer(Generic[T]):
     def zeros(self) -> UnifiedBuffer[T]:
         """Set every element to zero and return the buffer."""
         return self.fill(0)
-
-    def _check_shape(self, what: str, array: NDArray[Any]) -> None:
-        shape = getattr(array, "shape", type(array).__name__)
-        if shape != self._shape:
-            problem = f"{what} takes an array of shape {self._shape}; got {shape}"
-            raise ArgumentError("UnifiedBuffer", problem)
 
     def _replaced(self) -> NDArray[T]:
         """Return the host array for replacing all of its content."""
@@ -412,13 +403,36 @@ class UnifiedBuffer(Generic[T]):
         return self.host[key]
 
     def __setitem__(self, key: Any, value: Any) -> None:
+        """Write to elements, as NumPy does; raises as :meth:`copy_from`."""
+        if not self._element.holds(value):
+            value = fitting("an assignment", self._element, value)
         with self._lock:
             self._writable("host")
             self._brought_to_host()[key] = value
             self._state = BufferState.HOST_DIRTY
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> NDArray[Any]:
-        """Return the host array, for ``np.asarray(buffer)``."""
+        """Return the host array, for ``np.asarray(buffer)``.
+
+        Raises:
+            ValueError: if another dtype needs a copy, and ``copy`` is False.
+        """
         host = self.host
         wanted = host.dtype if dtype is None else np.dtype(dtype)
+        if copy is False and wanted != host.dtype:
+            raise ValueError(f"an array of {wanted} is a copy of this buffer of {host.dtype}")
         return host.astype(wanted) if copy or wanted != host.dtype else host
+
+    # Copies.
+
+    def __copy__(self) -> UnifiedBuffer[T]:
+        make, arguments = self.__reduce__()
+        made: UnifiedBuffer[T] = make(*arguments, self._pool)
+        return made
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> UnifiedBuffer[T]:
+        return self.__copy__()
+
+    def __reduce__(self) -> tuple[Any, tuple[Any, ...]]:
+        content = self.host if self.is_allocated else None
+        return made_again, (type(self), self._shape, self._element.value, content)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import functools
 import hashlib
 import re
@@ -124,6 +125,6 @@ def _references(data: bytes, search_path: Sequence[Path], folder: Path) -> Itera
 
 def _read(path: Path) -> bytes | None:
     try:
-        return path.read_bytes()
+        return path.read_bytes().removeprefix(codecs.BOM_UTF8)
     except (OSError, ValueError):  # Such as a name that the system cannot have.
         return None

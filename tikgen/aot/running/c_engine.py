@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NoReturn
 
-from tikgen.aot.contents import Contents
+from tikgen.aot.contents import Contents, taichi_problem
 from tikgen.aot.manifest import ARCHS
 from tikgen.aot.running.c_library import Library, open_library
 from tikgen.errors import BundleError, LibraryError, TikgenError, UnsupportedOnArch
@@ -43,13 +43,8 @@ class _Made:
         try:
             self.library = open_library()
             version = ".".join(map(str, self.library.version))
-            taichi = contents.manifest.taichi
-            if taichi.split(".")[:2] != version.split("."):
-                raise BundleError(
-                    contents.path,
-                    f"was compiled by Taichi {taichi}, and the library here is of Taichi {version}:"
-                    f" install taichi=={taichi}, or export it again",
-                )
+            if problem := taichi_problem(contents.manifest.taichi, version):
+                raise BundleError(contents.path, problem)
             if arch != "cuda":
                 self.runtime = self.library.create_runtime(ARCHS[arch], device)
                 return

@@ -140,11 +140,9 @@ class DeviceArray:
             ArgumentError: if the dtype cannot hold it, or if the array or its runtime is closed.
             LibraryError: if the library reports an error.
         """
-        try:
-            filled = np.full(self.shape, value, self.dtype.numpy)
-        except (OverflowError, TypeError, ValueError):
-            raise ArgumentError("DeviceArray", f"of {self.dtype} cannot hold {value!r}") from None
-        self.from_numpy(filled)
+        if not self.dtype.holds(value):
+            raise ArgumentError("DeviceArray", f"of {self.dtype} cannot hold {value!r:.60}")
+        self.from_numpy(np.full(self.shape, value, self.dtype.numpy))
 
     def close(self) -> None:
         """Free its memory now instead of when nothing refers to it."""

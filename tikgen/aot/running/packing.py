@@ -48,10 +48,11 @@ def scalar_put(buffer: bytearray, starts: Sequence[int], dtype: DType) -> Put:
         _TYPE.pack_into(buffer, start, F32 if dtype is DType.f32 else I32)
     places = [start + _VALUE_AT for start in starts]
     packing = struct.Struct("=" + _LETTERS[dtype.value])
+    is_float = dtype.is_float
 
     def put(buffer: bytearray, value: Any) -> None:
         try:
-            made = packing.pack(value)
+            made = packing.pack(float(value) if is_float else value)
         except OverflowError:  # Beyond the range of the dtype, which NumPy makes infinite.
             made = packing.pack(dtype.highest if value > 0 else dtype.lowest)
         for number, place in enumerate(places):

@@ -300,23 +300,23 @@ class RingKernel:
             return await self._after(error, ctx)
         except Exception as error:
             return await self._after(error, ctx)
+        except BaseException as error:  # No reason to restart.
+            if not _is_in_loop():
+                self._reason = "its event loop ended"
+                raise
+            self._fail(self._reported(error, ctx))
+            if isinstance(error, KeyboardInterrupt | SystemExit):
+                raise  # They end the program.
+            return False
         finally:
             ctx.retire()
 
     async def _after(self, error: BaseException, ctx: KernelContext) -> bool:
         """Report an error of the body, and return whether supervision restarts it."""
-        what = f"raised {type(error).__name__}: {text_of(error)}"
-        failure = KernelFailed(self.kernel_id, what, self.state.name)
-        failure.__cause__ = error
-        self.telemetry.record_error(error)
-        log.error("%s", failure, exc_info=error)
-        self._discard(ctx, failure, "failed")
+        failure = self._reported(error, ctx)
         delay = self._restarts.next_delay()
         if delay is None:
-            self.status.error = failure
-            self._reason = f"it {what}"
-            if self.config.supervision.policy == "escalate":
-                self._system.escalate(failure)
+            self._fail(failure)
             return False
         if delay and not self.status.is_ending:
             try:
@@ -326,8 +326,23 @@ class RingKernel:
                 return False
         self.telemetry.restarts += 1
         if spans.is_on():
-            spans.note(self.kernel_id, "restart", time.perf_counter(), 0.0, error=what)
+            spans.note(self.kernel_id, "restart", time.perf_counter(), 0.0, error=_raised(error))
         return True
+
+    def _reported(self, error: BaseException, ctx: KernelContext) -> KernelFailed:
+        failure = KernelFailed(self.kernel_id, _raised(error), self.state.name)
+        failure.__cause__ = error
+        self.telemetry.record_error(error)
+        log.error("%s", failure, exc_info=error)
+        self._discard(ctx, failure, "failed")
+        return failure
+
+    def _fail(self, failure: KernelFailed) -> None:
+        assert failure.__cause__ is not None
+        self.status.error = failure
+        self._reason = f"it {_raised(failure.__cause__)}"
+        if self.config.supervision.policy == "escalate":
+            self._system.escalate(failure)
 
     def _without_answer(self) -> KernelTerminated:
         problem = f"ended without an answer: {self._reason}"
@@ -372,6 +387,19 @@ class RingKernel:
 
     def __repr__(self) -> str:
         return f"<RingKernel {self.kernel_id!r} {self.state.name} on {self.engine.name}>"
+
+
+def _raised(error: BaseException) -> str:
+    return f"raised {type(error).__name__}: {text_of(error)}"
+
+
+def _is_in_loop() -> bool:
+    """Return whether an event loop runs: else a coroutine is closed because its own is over."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
 
 
 def _is_cancelled() -> bool:

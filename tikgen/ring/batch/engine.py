@@ -43,7 +43,6 @@ class BatchEngine(Engine):
         delay = self._max_delay
         if isinstance(delay, bool) or not isinstance(delay, int | float) or not 0 <= delay < 1e6:
             raise InvalidConfigurationError("max_delay", delay, "takes seconds that are not < 0")
-        self._is_function = definition.function is not None
         self._constants = dict(options.get("constants") or {})
         self._runner = BatchRunner(
             config.kernel_id,
@@ -56,7 +55,7 @@ class BatchEngine(Engine):
 
     async def prepare(self) -> None:
         """Compile the kernel, to report its errors before messages come."""
-        if self._is_function or any(np.ndim(value) for value in self._constants.values()):
+        if self._runner.is_function or any(map(np.ndim, self._constants.values())):
             return  # It may keep state, which zeros would change.
         columns = self._runner.input_columns
         self._runner.run_columns({c.name: np.zeros(c.shape(1), c.dtype.numpy) for c in columns})

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.buffers import compute_kernel
+from tikgen.buffers.array_problems import problem_with
 from tikgen.dtypes import DType
 from tikgen.errors import TaichiNotInitialised
 from tikgen.pipeline.kernel import Kernel
@@ -89,6 +91,7 @@ def plan_of(
     problems = [
         *_problems_of_scalars(plan, kernel),
         *_problems(plan, constants),
+        *(_problems_of_memory(kernel, constants) if is_plain else ()),
         *_problems_of_sizes(plan),
     ]
     if problems:
@@ -220,6 +223,16 @@ def _problems_of_constant(argument: Argument, value: Any) -> list[str]:
         if isinstance(value, np.ndarray) and value.dtype != argument.dtype.numpy:
             return [f"constant {name!r} takes {argument.dtype}; got {value.dtype}"]
     return []
+
+
+def _problems_of_memory(kernel: Any, constants: Mapping[str, Any]) -> list[str]:
+    """Return why a ``ti.kernel``, which checks nothing, cannot take the arrays of constants."""
+    written = compute_kernel.kernel(kernel).written
+    return [
+        f"constant {name!r} {problem}"
+        for name, value in constants.items()
+        if (problem := problem_with(name, value, "", name in written))
+    ]
 
 
 def _problems_of_sizes(plan: Plan) -> list[str]:

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from tikgen.buffers.compute_kernel import ComputeKernel
 from tikgen.ring.batch.plan import Plan, plan_of
 from tikgen.ring.errors import ColumnError, InvalidConfigurationError, TypeValidationError
 from tikgen.ring.messages.columns import Column, check_columns, pack, unpack
@@ -21,8 +22,9 @@ class BatchRunner:
 
     Args:
         kernel_id: the actor, for errors.
-        kernel: a :class:`tikgen.Kernel` or a ``ti.kernel``, whose arrays have one row a message, or
-            a function that takes a dict of columns (and the constants by name) and returns one.
+        kernel: a :class:`tikgen.Kernel`, a ``ti.kernel`` or what :func:`tikgen.ring.kernel` made,
+            whose arrays have one row a message, or a function that takes a dict of columns (and the
+            constants by name) and returns one.
         input_type: the type of messages, whose fields are arrays of the kernel.
         output_type: the type of replies, likewise.
         max_batch: greatest number of messages in one launch.
@@ -52,7 +54,7 @@ class BatchRunner:
         self.output_type = output_type
         self.max_batch = max_batch
         self.device_seconds = 0.0
-        self._kernel = kernel
+        self._kernel = kernel = kernel.compiled if isinstance(kernel, ComputeKernel) else kernel
         self._constants = dict(constants or {})
         self._plan: Plan = plan_of(kernel, input_type, output_type, self._constants)
         self._columns = {
@@ -60,6 +62,11 @@ class BatchRunner:
             for column in (*self._plan.inputs, *self._plan.only_written)
         }
         self._lock = threading.Lock()
+
+    @property
+    def is_function(self) -> bool:
+        """Return whether the kernel is a Python function of columns."""
+        return self._plan.is_function
 
     @property
     def input_columns(self) -> tuple[Column, ...]:

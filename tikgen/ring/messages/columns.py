@@ -188,6 +188,8 @@ def _vectors(column: Column, values: list[Any]) -> np.ndarray[Any, Any]:
             raise ColumnError(column.name, f"takes a vector; got {value!r:.60}")
         if isinstance(value, np.ndarray) and value.ndim != 1:
             raise ColumnError(column.name, f"takes a vector; got an array of shape {value.shape}")
+        if isinstance(value, np.ma.MaskedArray):
+            raise ColumnError(column.name, "takes a vector; got a masked array")
         if len(value) != column.length:
             raise ColumnError(
                 column.name, f"takes vectors of {column.length} numbers; got one of {len(value)}"

@@ -48,6 +48,8 @@ def _numbers(value: object) -> Any:
 
 
 def _extension(array: np.ndarray[Any, Any]) -> msgspec.msgpack.Ext:
+    if isinstance(array, np.ma.MaskedArray):
+        raise TypeError("a masked array would lose its mask; send x.filled(...), or x.data")
     code = _CODE_OF.get(array.dtype.newbyteorder("="))
     if code is None:
         known = ", ".join(map(str, _TYPES))

@@ -213,6 +213,10 @@ class ClusterRunner:
 
         if not isinstance(client, Client) or client.asynchronous:
             raise TikgenError(f"A sweep takes a synchronous distributed.Client; got {client!r}.")
+        if client.status != "running":
+            raise TikgenError(
+                f"A sweep takes a client that is connected; this one is {client.status}."
+            )
         self._client, self._timeout = client, timeout
         self._packages: dict[str, Package] = {}
         # By arch and device.

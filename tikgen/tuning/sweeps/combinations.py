@@ -104,12 +104,20 @@ class SweepSpace:
         return [name for name, values in {**front, **self.params}.items() if len(values) > 1]
 
     def combinations(self) -> Iterator[Combination]:
-        """Yield every combination: archs vary slowest, and the last parameter fastest."""
+        """Yield every combination: archs vary slowest, and the last parameter fastest.
+
+        Shapes that are the same sizes, such as 64 and (64,), give one.
+        """
+        seen = set()
         front = itertools.product(self.archs, self.shapes, self.baked, self.ranks)
         for arch, shape, baked, ranks in front:
             for values in itertools.product(*self.params.values()):
                 params = dict(zip(self.params, values, strict=True))
-                yield self._combination(arch, shape, baked, ranks, params)
+                found = self._combination(arch, shape, baked, ranks, params)
+                known = (arch, found.cells["shape"], baked, ranks, repr(values))
+                if known not in seen:
+                    seen.add(known)
+                    yield found
 
     def _combination(
         self, arch: str, shape: Any, baked: bool, ranks: int | None, params: dict[str, Any]

@@ -10,7 +10,7 @@ import csv
 import io
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,10 @@ def load(path: Path) -> Loaded:
     _check_suffix(path)
     try:
         if path.suffix == ".csv":
-            with path.open(encoding="utf-8", newline="") as file:
-                rows: list[Row] = list(csv.DictReader(file))
+            with path.open(encoding="utf-8-sig", newline="") as file:
+                table = csv.DictReader(file)
+                rows: list[Row] = list(table)
+            _check_columns(table.fieldnames or ())
             about: dict[str, Any] = {}
         elif path.suffix == ".json":
             found = untrusted.from_json(path.read_bytes())
@@ -78,8 +80,8 @@ def load(path: Path) -> Loaded:
             rows, about = _from_parquet(path)
         rows = untrusted.as_type(untrusted.checked(rows), list[dict[str, Any]])
         about = untrusted.as_type(about, dict[str, Any])
-        if any("digest" not in row or "kind" not in row for row in rows):
-            raise ValueError("it lacks the columns digest and kind")
+        for row in rows:
+            _check_columns(row)
         rows = [{name: _as_value(cell) for name, cell in row.items()} for row in rows]
         for row in rows:
             untrusted.as_type(row, _Row)
@@ -89,6 +91,11 @@ def load(path: Path) -> Loaded:
     except (ValueError, KeyError, AttributeError, TypeError, csv.Error) as error:
         raise TikgenError(f"{path} is no table of a sweep: {error}.") from None
     return rows, about
+
+
+def _check_columns(names: Collection[str]) -> None:
+    if "digest" not in names or "kind" not in names:
+        raise ValueError("it lacks the columns digest and kind")
 
 
 def check_path(path: Path) -> None:
