@@ -174,7 +174,7 @@ class Slots:
     def _is_reshaped(self, one: int, other: int) -> bool:
         """Return whether two arrays have the same elements in another shape."""
         arrays = self.arrays[one], self.arrays[other]
-        ranges = [_range(array) for array in arrays]
+        ranges = [memory_of(array) for array in arrays]
         return (
             ranges[0] is not None
             and ranges[0] == ranges[1]
@@ -184,9 +184,9 @@ class Slots:
 
     def check_apart(self, number: int) -> None:
         """Raise ProgramError if another array shares memory with one that is swapped."""
-        one = _range(self.arrays[number])
+        one = memory_of(self.arrays[number])
         for other, array in enumerate(self.arrays):
-            its = _range(array)
+            its = memory_of(array)
             if other == number or not one or not its or self._is_reshaped(number, other):
                 continue
             overlaps = one[0] < its[1] and its[0] < one[1]
@@ -198,7 +198,7 @@ class Slots:
 
     def are_apart(self) -> bool:
         """Return whether no two arrays share memory."""
-        ranges = sorted(found for array in self.arrays if (found := _range(array)))
+        ranges = sorted(found for array in self.arrays if (found := memory_of(array)))
         return all(one[1] <= other[0] for one, other in itertools.pairwise(ranges))
 
     def _shown(self, number: int) -> str:
@@ -251,11 +251,11 @@ def _identity(array: Any) -> Any:
     """Return what two references to the same elements have in common."""
     if isinstance(array, arrays.TaichiArray):
         return "taichi", id(array), tuple(array.shape)
-    return (*_range(array), *_layout(array)[1:])  # type: ignore[misc]
+    return (*memory_of(array), *_layout(array)[1:])  # type: ignore[misc]
 
 
-def _range(array: Any) -> tuple[int, int] | None:
-    """Return the memory of an array on the host or of a tensor, None for those of Taichi."""
+def memory_of(array: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array or a tensor starts and stops, None for Taichi's."""
     if isinstance(array, arrays.TaichiArray):
         return None
     address, size = arrays.address_of(array)
