@@ -152,7 +152,7 @@ class Slots:
     def check_equal(self, one: int, other: int, what: str) -> None:
         """Raise ProgramError unless two arrays have one kind, dtype, shape and layout."""
         if _layout(self.arrays[one]) != _layout(self.arrays[other]):
-            raise _unlike(what, self._shown(one), self._shown(other))
+            raise _unlike(what, self.shown(one), self.shown(other))
 
     def partners(self, one: int, other: int) -> list[tuple[int, int]]:
         """Return pairs of reshaped arrays that change places when two arrays do.
@@ -184,24 +184,29 @@ class Slots:
 
     def check_apart(self, number: int) -> None:
         """Raise ProgramError if another array shares memory with one that is swapped."""
-        one = memory_of(self.arrays[number])
-        for other, array in enumerate(self.arrays):
-            its = memory_of(array)
-            if other == number or not one or not its or self._is_reshaped(number, other):
-                continue
-            overlaps = one[0] < its[1] and its[0] < one[1]
-            if overlaps and share_elements(array, self.arrays[number]):
+        for other in range(len(self.arrays)):
+            if self.share(number, other) and not self._is_reshaped(number, other):
                 raise ProgramError(
-                    f"{self._shown(number)} is swapped, and {self._shown(other)} shares memory "
+                    f"{self.shown(number)} is swapped, and {self.shown(other)} shares memory "
                     "with it; such a view would not change places with it"
                 )
+
+    def share(self, one: int, other: int) -> bool:
+        """Return whether two different arrays share memory."""
+        arrays = self.arrays[one], self.arrays[other]
+        first, second = map(memory_of, arrays)
+        if one == other or first is None or second is None:
+            return False
+        overlap = first[0] < second[1] and second[0] < first[1]
+        return overlap and share_elements(*arrays)
 
     def are_apart(self) -> bool:
         """Return whether no two arrays share memory."""
         ranges = sorted(found for array in self.arrays if (found := memory_of(array)))
         return all(one[1] <= other[0] for one, other in itertools.pairwise(ranges))
 
-    def _shown(self, number: int) -> str:
+    def shown(self, number: int) -> str:
+        """Return name, kind, dtype and shape of an array, for a message."""
         return f"{self.name_of(number)} ({described(self.arrays[number])})"
 
     def check_unchanged(self) -> None:
