@@ -11,6 +11,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
+from tikgen.aot.manifest import Failure
 from tikgen.errors import ExportError, ProgramError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
@@ -41,8 +42,9 @@ def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch)
     back = (name, {"x": "un", "y": "u", "scale": 0.25})
     assert given["graphs"] == {"program": [forth, back] * 3}
     assert given["verify"] is True
-    bundle.graphs, bundle.failures = (), ("program on x64: it is wrong.",)
-    with pytest.raises(ExportError, match="the program: program on x64: it is wrong"):
+    bundle.graphs = ()
+    bundle.failures = Failure("program", "x64", "it lacks k."), Failure("k", "x64", "it is wrong")
+    with pytest.raises(ExportError, match="program: k on x64: it is wrong; program on x64"):
         heat().export("heat.zip", ["cpu"])
     with pytest.raises(ExportError, match="a native bundle has no graphs"):
         heat().export("heat.zip", native=True)

@@ -122,5 +122,6 @@ def exported(
     kernels, launches = graph_of(plan, slots)
     bundle = registry.call("export", kernels, path, archs, graphs={GRAPH: launches}, **options)
     if GRAPH not in bundle.graphs:
-        raise ExportError("the program", "; ".join(map(str, bundle.failures)).rstrip("."))
+        causes = sorted(bundle.failures, key=lambda failure: failure.name == GRAPH)
+        raise ExportError("the program", "; ".join(map(str, causes)).rstrip("."))
     return bundle
