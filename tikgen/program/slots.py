@@ -14,7 +14,13 @@ from tikgen.errors import ProgramError, near
 from tikgen.expression.tree import CONSTANTS
 from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
-from tikgen.template.views import MOST_LAST, is_contiguous, share_elements, span_of, strides_of
+from tikgen.template.views import (
+    is_contiguous,
+    problem_of,
+    share_elements,
+    span_of,
+    strides_of,
+)
 
 
 class Slots:
@@ -267,8 +273,8 @@ def memory_of(array: Any) -> tuple[int, int] | None:
     if not is_contiguous(array):
         if strides_of(array, may_overlap=True) is None:
             raise ProgramError(
-                "a program takes arrays whose axes lead forwards, the last in steps of at most "
-                f"{MOST_LAST} elements; got {described(array)}; pass a contiguous copy"
+                f"a program cannot take {described(array)}: {problem_of(array, may_overlap=True)}; "
+                "pass a contiguous copy"
             )
         size = size // math.prod(array.shape) * span_of(array)
     return address, address + size
