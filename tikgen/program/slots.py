@@ -44,7 +44,9 @@ class Slots:
                 raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
             if name in CONSTANTS:
                 known = f"{CONSTANTS[name]:.6g}"
-                raise ProgramError(f"{name!r} is {known} in every text; choose another name")
+                raise ProgramError(
+                    f"{name!r} is {known} in every text; choose another name, such as {name}_1"
+                )
             if isinstance(value, int | float | np.integer | np.floating):
                 self.constants[name] = value.item() if isinstance(value, np.generic) else value
             elif not is_array(array_in(value)):
