@@ -14,6 +14,7 @@ import numpy as np
 
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.helpers import HELPERS
+from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
 from tikgen.expression.vector_math import NAMES
 from tikgen.units import counted
@@ -80,6 +81,8 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
+    for target in replaced(statements):
+        raise ExpressionError(clipped(text), f"{target.id!r} {PROBLEM}")
     return [reader.assignment(statement) for statement in statements]
 
 
