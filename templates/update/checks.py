@@ -113,7 +113,9 @@ def _check_names(p: Any, update: Update) -> None:
             what = "reductions" if update.reductions else "layers of kind 'cpml'"
             raise Invalid("window", f"cannot be true with {what}, which need the whole grid")
     if not update.outputs and not update.reductions:
-        raise Invalid("equations", "write no array")
+        names = [shown(vector_of(name)) for name in update.temporaries[-1:]]
+        hints = [f": {n} is read, and so a temporary; outputs={n!r} has it written" for n in names]
+        raise Invalid("equations", "".join(("write no array", *hints)))
     if not update.arrays:
         raise Invalid("equations", "read and write no array, so that there are no points")
     count = len({*argument_names(p), *p.scalars}) + len(update.reductions)

@@ -309,6 +309,7 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"spacing": -1.0}, "takes one positive number"),
         ({"dtype": "i32", "order": 4}, "does not fit"),
         ({"equations": "update' = update"}, "use the name 'update', which the kernel has"),
+        ({"equations": "q = 2*u; q = q + v"}, "q is read, and so a temporary; outputs='q' has"),
         ({"equations": "u' = u + lap(u"}, "was never closed"),
         ({"outputs": ("q",)}, "the output 'q' is not assigned"),
     ],
