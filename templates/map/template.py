@@ -79,7 +79,8 @@ class Map(Template):
     its new value from there on. All inputs of an element are read before its first output is
     written, and all its outputs are written together at the end. So an output may be the very
     array that is an input, `x = y; y = x` makes both arrays what y was, and `u = y; y = x; x = u`
-    swaps them. No element sees what was computed for another one.
+    swaps them. No element sees what was computed for another one. A value that nothing
+    reads before its name is assigned again is refused.
 
     `rr = sum(r*r)`, `max(e)` and `min(e)` of one expression are reductions over all elements, in
     the same pass; a text may have no others. The result is an array of one element, and nothing in

@@ -8,7 +8,8 @@ from tikgen.errors import ExpressionError, near
 from tikgen.expression import Update, apart
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
-from tikgen.template.boundaries import check_boundary
+from tikgen.expression.staggering import PLACES, in_words, place_on
+from tikgen.template.boundaries import check_boundary, is_by_field
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers, layers_in
 from tikgen.template.matched import check_matched
@@ -19,7 +20,7 @@ from tikgen.template.vectors import check_arguments, check_vectors
 from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, spacing_of, states_in, type_of, update_of
+from .reading import layered_of, rules_by_component, spacing_of, states_in, type_of, update_of
 from .states import holds
 
 MOST_ARGUMENTS = 64
@@ -57,6 +58,7 @@ def check_problem(p: Any) -> None:
     rules = boundary_of(p)
     places = by_component(p.at, p.vectors or {})
     try:
+        _check_bounded(p, update)
         check_boundary(*(rules, p.dim, p.dtype, update.arrays, fields, p.scalars), places)
         check_layers(rules, update.fields, p.dim, p.dtype)
         stretched = {memory.axis for memory in layered.memories.values()}
@@ -83,7 +85,12 @@ def _check_grid(p: Any) -> None:
     for name, place in (p.at or {}).items():
         axes = {"x": 1, "y": 2, "z": 3}.get(place[-1], 1)
         if axes > p.dim or (place.startswith("edge") and p.dim < 3):
-            raise Invalid("at", f"puts {name} on {place}, which needs more than {p.dim} axes")
+            here = ""
+            if place in PLACES:
+                where = in_words(place_on(place, p.dim), p.dim).removeprefix("the ")
+                here = f"; with dim={p.dim} it is {where!r}"
+            problem = f"puts {name} on {place}, which needs more than {p.dim} axes{here}"
+            raise Invalid("at", problem)
 
 
 def _check_names(p: Any, update: Update) -> None:
@@ -106,7 +113,9 @@ def _check_names(p: Any, update: Update) -> None:
             what = "reductions" if update.reductions else "layers of kind 'cpml'"
             raise Invalid("window", f"cannot be true with {what}, which need the whole grid")
     if not update.outputs and not update.reductions:
-        raise Invalid("equations", "write no array")
+        names = [shown(vector_of(name)) for name in update.temporaries[-1:]]
+        hints = [f": {n} is read, and so a temporary; outputs={n!r} has it written" for n in names]
+        raise Invalid("equations", "".join(("write no array", *hints)))
     if not update.arrays:
         raise Invalid("equations", "read and write no array, so that there are no points")
     count = len({*argument_names(p), *p.scalars}) + len(update.reductions)
@@ -125,7 +134,8 @@ def _check_names(p: Any, update: Update) -> None:
             raise Invalid("scalars", f"names {name}, which is an array of the equations")
         if name not in (*update.scalars, *boundary_names(p)):
             hint = near(name, map(shown, (*names, *faces_of(p))))
-            raise Invalid("scalars", f"names {name}, which nothing reads.{hint}")
+            problem = "which neither the equations nor the boundary read; leave it out"
+            raise Invalid("scalars", f"names {name}, {problem}.{hint}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
@@ -137,6 +147,26 @@ def _check_names(p: Any, update: Update) -> None:
             if component_of(name, p.vectors or {}) not in options:
                 hint = near(name, map(shown, options))
                 raise Invalid(kind, f"names {name}, which is no array.{hint}")
+
+
+def _check_bounded(p: Any, update: Update) -> None:
+    """Refuse a boundary of what has none."""
+    given = rules_by_component(p) if is_by_field(p.boundary) else {}
+    for name in (name for name in given if name not in update.arrays):
+        if name in update.fields.values():
+            raise Invalid(
+                "boundary",
+                f"names {vector_of(name)}, which the equations only write: nothing reads its "
+                "neighbours, so that it has no boundary",
+            )
+        if name in update.temporaries:
+            raise Invalid(
+                "boundary",
+                f"names {name}, which is computed at each point from other arrays; it has their "
+                "boundaries",
+            )
+        if name in (*p.scalars, *(p.constants or {})):
+            raise Invalid("boundary", f"names {name}, which is a number and has no boundary")
 
 
 def _check_conditions(p: Any, update: Update) -> None:

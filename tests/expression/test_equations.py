@@ -204,6 +204,8 @@ def test_values_at_different_places_do_not_mix() -> None:
         ("q = u'; u' = 2*u", "u' is read before it is assigned", "    ^"),
         ("u' = 2*u; q = lap(u')", "the neighbours of u' are not known yet", "              ^"),
         ("u' = u; u' = 2", "assigned twice", "        ^"),
+        ("q = dx(u); q = 2*u", "'q' is assigned twice, and nothing reads", "           ^"),
+        ("r = u; r = 2; q = r", "'r' is assigned twice, and nothing reads the first", "       ^"),
         ("u' = u; u_next = 2", "u_next is the argument that takes u'", "        ^"),
         ("u_next = 2*u; u' = u_next", "u_next is the argument that takes u'", "^"),
         ("u' = u + lap(u_next)", "write u' for its new value", "             ^"),

@@ -129,6 +129,7 @@ def test_a_refused_expression_is_explained(text: str, problem: str) -> None:
         "z = x\n+ y": "a line break ends a statement",
         "z = x\nw = y\n  v = y": "is not arithmetic: unexpected indent",
         "z += x": "write it out, as in 'y = y + x'",
+        "z = x; w = z; z = y; z = 2": "'z' is assigned twice, and nothing reads the first value",
         "z, w = x": "'z, w': assign to one plain name",
         "z = w = x": "assign to one plain name",
         "z.real = x": "'z.real': assign to one plain name",

@@ -66,6 +66,9 @@ def test_gray_scott_is_the_text_a_person_would_write() -> None:
         (u(t, x + 2 * h) - u(t, x - h), "u[2] - u[-1]"),
         (v(x) * x, "x * v"),
         (Rational(1, 3) * u(t, x), "1 / 3 * u"),
+        (-(10**30) * u(t, x) + 2**63, "9223372036854775808 - 1e+30 * u"),
+        (Rational(10**30, 3**70) * u(t, x), f"{10**30 / 3**70} * u"),
+        (Rational(10**400, 10**399 - 1) * u(t, x), "10.0 / 1 * u"),
         (u(t, x) / (k * dt), "u / (dt * k)"),
         (sympy.sqrt(u(t, x)), "sqrt(u)"),
         (u(t, x) ** Rational(-3, 2), "1 / (u * sqrt(u))"),
@@ -251,6 +254,16 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "number", [2**64, -(10**30), Rational(2, 3**70), Rational(2**80, 2**79 - 1)]
+)
+def test_integers_refuse_numbers_that_only_floats_hold(number: Any) -> None:
+    found = read(Eq(B[i], number * A[i])).text
+    Equations.parse(found).on(1).assignments.check(DType.f64)
+    with pytest.raises(ExpressionError, match=r"does not fit i64|needs a float dtype"):
+        Equations.parse(found).on(1).assignments.check(DType.i64)
+
+
+@pytest.mark.parametrize(
     ("equations", "problem"),
     [
         (Eq(u(t + dt, x), u(t, x).diff(t)), "is a derivative in time; write the step"),
@@ -261,6 +274,22 @@ def test_the_reference_agrees_with_lambdify(right: Any, seed: int) -> None:
         (Eq(u(x), sympy.oo, evaluate=False), "not a finite number"),
         (Eq(u(x), sympy.Float("1e-400") * v(x)), "too small or too large"),
         (Eq(u(x), sympy.Float("1e400") * v(x)), "too small or too large"),
+        (Eq(u(x), 10**400 * v(x)), "too small or too large"),
+        (
+            Eq(u(t + dt, x), u(t, x) + u(t, -x)),
+            r"'u\(t, -x\)': cannot be placed: it is at -x; write x, or .*, as in x \+ h",
+        ),
+        (Eq(u(t + dt, x), u(t, x) + u(t, 2 * x)), "cannot be placed: it is at 2.x"),
+        (Eq(u(x), v(h - x)), "cannot be placed: it is at h - x"),
+        (Eq(u(t + dt, x), u(t, x * h)), r"cannot be placed: it is at h\*x"),
+        (Eq(u(t + dt, x), u(2 * t, x)), r"it is at 2\*t; write t, or .*, as in t \+ dt"),
+        (
+            Eq(u(t + dt, x), u(t, x + dt)),
+            r"'u\(t, dt \+ x\)': is shifted along x by dt, which is the step in time; write",
+        ),
+        (Eq(B[i], A[-i]), r"it is at -i; write i, or .*, as in i \+ 1"),
+        (Eq(B[i], A[i + k]), r"is shifted by k; write a number of points, as in i \+ 1"),
+        (Eq(B[i], A[i + sympy.Rational(1, 2)]), "lies between points"),
         (Eq(u(x), v(x + h / 2)), "lies between points"),
         (Eq(u(x), v(x + 1)), r"write the distance of points, as in x \+ h"),
         (Eq(u(x), v(x + h) + v(x + k)), "is shifted by"),

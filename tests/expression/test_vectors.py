@@ -38,7 +38,7 @@ def shown(text: str, dim: int = 2, **grid: Any) -> str:
         ("q = u - c.2*a - c.0*a", "q = u - -a"),
         ("q = sum(f.turn.n[-c.n, n - 1] for n in 3)", "q = f.1.0.n1 + f.2.n1.0 + f.3.1.1"),
         ("q = f.turn.3", "q = f.0"),
-        ("each n in 2: o = v.n\nq = o", "o = v.x; o = v.y; q = o"),
+        ("o = 0*a\neach n in 2: o = o + v.n\nq = o", "o = 0 * a; o = o + v.x; o = o + v.y; q = o"),
         ("v' = v + a*grad(u)/2", None),
         ("q = dot(v, 2*v)", "q = v.x * (2 * v.x) + v.y * (2 * v.y)"),
         ("q = curl(v) + div(v)", None),
@@ -97,8 +97,9 @@ def test_a_vector_is_a_temporary_or_an_array_as_a_whole() -> None:
 
 def test_blocks_lie_anywhere_and_survive_a_copy() -> None:
     text = """each n in 2:
+        o = 0
         each m in v:  # a block in a block
-            o = v.n*v.m
+            o = o + v.n*v.m
         v'.n = o
     q = 2; each = u  # no keyword elsewhere
     """

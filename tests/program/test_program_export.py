@@ -11,6 +11,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
+from tikgen.aot.manifest import Failure
 from tikgen.errors import ExportError, ProgramError
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
@@ -41,8 +42,9 @@ def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch)
     back = (name, {"x": "un", "y": "u", "scale": 0.25})
     assert given["graphs"] == {"program": [forth, back] * 3}
     assert given["verify"] is True
-    bundle.graphs, bundle.failures = (), ("program on x64: it is wrong.",)
-    with pytest.raises(ExportError, match="the program: program on x64: it is wrong"):
+    bundle.graphs = ()
+    bundle.failures = Failure("program", "x64", "it lacks k."), Failure("k", "x64", "it is wrong")
+    with pytest.raises(ExportError, match="program: k on x64: it is wrong; program on x64"):
         heat().export("heat.zip", ["cpu"])
     with pytest.raises(ExportError, match="a native bundle has no graphs"):
         heat().export("heat.zip", native=True)
@@ -96,5 +98,26 @@ def test_a_reshaped_array_changes_places_with_the_other_one(tmp_path: Path) -> N
     program = tikgen.Program([grow, tikgen.swap((u, un)), double], u=u, un=un)
     program.run(3)
     assert np.all(program["u"] == 22)  # 2*(x + 1) three times, from 1.
+    for parts in ([grow, tikgen.swap((u, un)), double], [double, grow]):
+        message = r"cannot hold \w+ \(.*\), to which kernels write, and .*, which shares memory"
+        with pytest.raises(ProgramError, match=message):
+            tikgen.Program(parts).export(tmp_path / "graph", ["x64"])
+
+
+def test_arrays_that_are_read_alone_may_share_memory_in_a_graph(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    kept: list[Any] = []
+    monkeypatch.setattr(
+        "tikgen.aot.exporting.export.export",
+        lambda *given, graphs, **_: kept.append(graphs) or SimpleNamespace(graphs=("program",)),
+    )
+    u, un, flat = np.ones((2, 3), np.float32), np.zeros((2, 3), np.float32), np.zeros(6, np.float32)
+    grow = tikgen.elementwise("y = x + y", dim=2).bind(u, un.copy())
+    parts = [grow, tikgen.elementwise("z = z + x").bind(x=u.ravel(), z=flat)]
+    tikgen.Program(parts).export("graph.zip", ["x64"])
+    assert len(kept[0]["program"]) == 2
+    read = tikgen.elementwise("y = x + y", dim=2).bind(un, np.zeros((2, 3), np.float32))
+    swapped = tikgen.Program([*parts, read, tikgen.swap((u, un))])
     with pytest.raises(ProgramError, match="cannot hold a reshaped array that changes places"):
-        program.export(tmp_path / "graph", ["x64"])
+        swapped.export("graph.zip", ["x64"])

@@ -273,7 +273,22 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"boundary": ("value", "e")}, "of one axis. The number e is 2.718281828459045"),
         ({"boundary": "perodic"}, "got 'perodic'. Did you mean 'periodic'"),
         ({"boundary": 3}, "wall, free_surface, tikgen.dirichlet(g), tikgen.neumann(g)"),
-        ({"scalars": ("a", "b")}, "names b, which nothing reads"),
+        (
+            {"boundary": {"u": "zero", "a": "zero"}},
+            "names a, which is a number and has no boundary",
+        ),
+        (
+            {"equations": "v' = lap(u)", "boundary": {"u": "zero", "v": "zero"}},
+            "names v, which the equations only write: nothing reads its neighbours, so that",
+        ),
+        (
+            {"equations": "r = 2*u; v' = lap(r)", "boundary": {"r": "zero"}},
+            "names r, which is computed at each point from other arrays; it has their boundaries",
+        ),
+        (
+            {"scalars": ("a", "b")},
+            "names b, which neither the equations nor the boundary read; leave it out",
+        ),
         (
             {"scalars": ("a", "u_next"), "boundary": ("value", "u_next")},
             "names u_next, which is an",
@@ -284,11 +299,17 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
         ({"types": {"u": "f64"}, "mask": "m"}, "makes u f64, which cannot be kept exactly"),
         ({"types": {"u_next": "i32"}}, "what is written is f32"),
         ({"at": {"uu": "face x"}}, "names uu, which is no array. Did you mean 'u'?"),
-        ({"at": {"v": "face z"}}, "needs more than 2 axes"),
+        ({"at": {"v": "face z"}}, "needs more than 2 axes; with dim=2 it is 'centre'"),
+        (
+            {"at": {"v": "edge z"}},
+            "on edge z, which needs more than 2 axes; with dim=2 it is 'corner'",
+        ),
+        ({"at": {"v": "edge x"}}, "needs more than 2 axes; with dim=2 it is 'face y'"),
         ({"spacing": (1.0, 2.0, 3.0)}, "takes one positive number, or 2"),
         ({"spacing": -1.0}, "takes one positive number"),
         ({"dtype": "i32", "order": 4}, "does not fit"),
         ({"equations": "update' = update"}, "use the name 'update', which the kernel has"),
+        ({"equations": "q = 2*u; q = q + v"}, "q is read, and so a temporary; outputs='q' has"),
         ({"equations": "u' = u + lap(u"}, "was never closed"),
         ({"outputs": ("q",)}, "the output 'q' is not assigned"),
     ],

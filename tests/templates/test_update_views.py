@@ -201,7 +201,7 @@ REFUSED: dict[str, tuple[Callable[[NDArray], tuple[NDArray, NDArray]], str]] = {
     "the last axis": (
         lambda x: (np.zeros((9, 12, 17), "f")[..., 0], x[1]),
         r"'u' is not a view that is taken \(strides \(816, 68\)\); its axes must lead forwards, "
-        r"the last in steps of at most 16; pass np.ascontiguousarray\(u\)$",
+        r"the last in steps of at most 16 elements; pass np.ascontiguousarray\(u\)$",
     ),
     "backwards": (lambda x: (x[0, ::-1], x[1]), r"strides \(-48, 4\)"),
     "backwards along rows": (lambda x: (x[0, :, ::-1], x[1]), r"strides \(48, -4\)"),
@@ -222,7 +222,11 @@ REFUSED: dict[str, tuple[Callable[[NDArray], tuple[NDArray, NDArray]], str]] = {
     ),
     "parts of elements": (
         lambda x: (np.zeros((9, 12), "f4, i1")["f0"], x[1]),
-        r"strides \(60, 5\)",
+        r"strides \(60, 5\)\); its strides must be multiples of 4 bytes, those of an element; pass",
+    ),
+    "Fortran order": (
+        lambda x: (np.zeros((17, 3), "f", order="F"), np.zeros((17, 3), "f")),
+        r"strides \(4, 68\)\); its axes must lead forwards, the last in steps of at most 16 ",
     ),
     "an output": (
         lambda x: (x[0, :, :6].copy(), x[1, :, 5::-1]),

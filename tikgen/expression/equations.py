@@ -22,8 +22,18 @@ from tikgen.expression.operators import AXES, INDICES
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.reductions import TERMS, reduction_of
 from tikgen.expression.regions import conditions
+from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.sharing import shared
-from tikgen.expression.spelling import DOT, PRIME, parsed_form, shown, stored_name, unparsed
+from tikgen.expression.spelling import (
+    DOT,
+    PRIME,
+    parsed_form,
+    refusal,
+    shown,
+    shown_name,
+    stored_name,
+    unparsed,
+)
 from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.stretching import Memory, Profile
 from tikgen.expression.text import Text
@@ -262,6 +272,8 @@ class Equations(Text):
         statements = expansion.expanded()
         check_next_values(self._lines, statements)  # Conditions may read such a name.
         reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
+        for target in replaced(statements):
+            raise refusal(self._lines, target, f"{shown_name(target.id)!r} {PROBLEM}")
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
         found = shared(reader.assigned, known, grid.scalars)
         assigned = tuple((name, Expression(node)) for name, node in found)

@@ -14,7 +14,8 @@ import numpy as np
 
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.helpers import HELPERS
-from tikgen.expression.tree import CONSTANTS, FUNCTIONS, Node, literal_value
+from tikgen.expression.replaced import PROBLEM, replaced
+from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
 from tikgen.expression.vector_math import NAMES
 from tikgen.units import counted
 
@@ -80,6 +81,8 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
         return [(free_output(node), node)]
+    for target in replaced(statements):
+        raise ExpressionError(clipped(text), f"{target.id!r} {PROBLEM}")
     return [reader.assignment(statement) for statement in statements]
 
 
@@ -249,7 +252,8 @@ class Reader:
             kind = {bool: "a truth value", str: "a string", complex: "a complex number"}
             what = kind.get(type(value), f"a {type(value).__name__}")
             self._refuse(f"{_clip(repr(value))} is {what}, which is not allowed")
-        if abs(value) >= 2**64 if isinstance(value, int) else value in (np.inf, -np.inf):
+        most = BEYOND_INTEGERS if isinstance(value, int) else np.inf
+        if abs(value) >= most:
             self._refuse(f"a number is too large: {_clip(repr(value))}")
         return Node("number", value=value)
 

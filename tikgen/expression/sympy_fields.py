@@ -79,6 +79,7 @@ class Accesses:
         dims = {len(access.offset) for access in self.found.values()}
         if len(dims) > 1:
             refuse(next(iter(self.found)), "has another number of axes than other fields")
+        self._check_units(arguments)
         self.dim = dims.pop() if dims else None
         if self.dim is not None and not 1 <= self.dim <= MOST_AXES:
             refuse(next(iter(self.found)), f"has {self.dim} axes in space; 1 to {MOST_AXES} work")
@@ -105,7 +106,12 @@ class Accesses:
             bases = arg.free_symbols & {*self.axes, self.time}
             base = bases.pop()
             # SymPy writes x - h as -(h - x) at times.
-            shift = self._shift(term, sympy.expand(arg - base), base)
+            shift = sympy.expand(arg - base)
+            if base in shift.free_symbols:
+                unit = "1" if self.are_indices else "dt" if base == self.time else "h"
+                example = f"{base}, or one with an offset, as in {base} + {unit}"
+                refuse(term, f"cannot be placed: it is at {arg}; write {example}")
+            shift = self._shift(term, shift, base)
             if base == self.time:
                 step = shift
             else:
@@ -125,9 +131,24 @@ class Accesses:
             refuse(term, f"is shifted by {shift}; write the distance of points, as in {base} + h")
         elif self._steps.setdefault(base, unit) != unit:
             refuse(term, f"is shifted by {unit}, and others by {self._steps[base]}")
-        if not (count.is_number and count == int(count)):
+        if not count.is_number:
+            refuse(term, f"is shifted by {shift}; write a number of points, as in {base} + 1")
+        if count != int(count):
             refuse(term, f"lies between points: it is shifted by {shift}")
         return int(count)
+
+    def _check_units(self, arguments: dict[Any, tuple[Any, ...]]) -> None:
+        """Refuse a field that is shifted in space by the step in time."""
+        step = self._steps.get(self.time)
+        for axis in self.axes:
+            if step is not None and self._steps.get(axis) == step:
+                term = next(
+                    term
+                    for term, args in arguments.items()
+                    if any({axis, step} <= arg.free_symbols for arg in args)
+                )
+                what = f"is shifted along {axis} by {step}, which is the step in time"
+                refuse(term, f"{what}; write the distance of points, as in {axis} + h")
 
 
 def p_name(term: Any) -> Any:

@@ -19,7 +19,7 @@ from tikgen.expression.sympy_fields import Accesses, refuse
 from tikgen.expression.sympy_laplacians import LAPLACIAN, with_laplacians
 from tikgen.expression.sympy_names import MEANINGFUL, Names, past_name
 from tikgen.expression.sympy_pairs import pairs_of
-from tikgen.expression.tree import LARGEST_EXPONENT
+from tikgen.expression.tree import BEYOND_INTEGERS, LARGEST_EXPONENT
 
 _FUNCTIONS = {
     sympy.Abs: "abs",
@@ -207,13 +207,16 @@ class _Writer:
             refuse(term, "is not a finite number")
         if term.is_negative:
             return ast.UnaryOp(ast.USub(), self._literal(-term))
-        if term.is_Integer:
-            return ast.Constant(int(term))
-        if term.is_Rational:  # The dtype of the kernel rounds it, and nothing before.
-            return ast.BinOp(ast.Constant(int(term.p)), ast.Div(), ast.Constant(int(term.q)))
+        # The dtype of the kernel rounds a quotient, and nothing before.
+        if term.is_Rational and max(term.p, term.q) < BEYOND_INTEGERS:
+            above, below = ast.Constant(int(term.p)), ast.Constant(int(term.q))
+            return above if term.is_Integer else ast.BinOp(above, ast.Div(), below)
         number = float(term)
         if number in (0.0, math.inf) and not term.is_zero:
             refuse(term, "is too small or too large for a float")
+        if term.is_Rational and not term.is_Integer and number == int(number):
+            # It is whole after rounding. Integers, which do not hold it, refuse the quotient.
+            return ast.BinOp(ast.Constant(number), ast.Div(), ast.Constant(1))
         return ast.Constant(number)
 
     def _call(self, function: str, args: Iterable[Any]) -> ast.expr:

@@ -15,6 +15,8 @@ from tikgen.dtypes import DType
 
 DEEPEST_SMALL = 48  # For types below 32 bits, where casts triple the depth of generated code.
 LARGEST_EXPONENT = 64
+# Whole numbers from here on are written as floats.
+BEYOND_INTEGERS = 2**64
 
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 LITERALS = frozenset({"number", "constant"})

@@ -92,7 +92,7 @@ class _TaichiCheck(Check):
             found = str(_TORCH_NAMES.get(str(value.dtype), value.dtype))
             if not (value.is_contiguous() or self.takes_view(value)):
                 copy = f"{self.name}.contiguous()"
-                return self.layout_problem("contiguous", value.stride(), copy)
+                return self.layout_problem("contiguous", value, copy)
             if value.requires_grad:
                 return (
                     f"argument {self.name!r} requires a gradient, which a kernel does not record;"

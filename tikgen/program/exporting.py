@@ -12,6 +12,7 @@ from tikgen.pipeline.kernel import Kernel
 from tikgen.program.plan import Arrangement, Call, Condition, Plan, Task
 from tikgen.program.slots import Slots, is_array
 from tikgen.program.stepping import PythonStepper
+from tikgen.template.arguments import Array
 
 GRAPH = "program"
 _MOST_LAUNCHES = 1000
@@ -67,12 +68,31 @@ class _Recorder(PythonStepper):
         raise ProgramError(f"a graph cannot hold the condition {condition.text!r}")
 
 
+def _check_apart(plan: Plan, slots: Slots) -> None:
+    """Raise ProgramError if kernels write to an array that shares memory with another one."""
+    written = {
+        slots.number_of(call.bound.arguments[argument.name], "a graph")
+        for call in plan.calls()
+        for argument in call.kernel.signature.arguments
+        if isinstance(argument, Array) and argument.written
+    }
+    for number in sorted(written):
+        for other in range(len(slots.arrays)):
+            if slots.share(number, other):
+                raise ProgramError(
+                    f"a graph cannot hold {slots.shown(number)}, to which kernels write, and "
+                    f"{slots.shown(other)}, which shares memory with it; bind one of "
+                    "them everywhere, or export the kernels with tikgen.aot.export and launch them"
+                )
+
+
 def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[Any, ...]]]:
     """Return the kernels by name, and launches until all arrays stand as at first.
 
     Raises:
         ProgramError: if a graph cannot hold what the program does.
     """
+    _check_apart(plan, slots)
     recorder = _Recorder(plan, slots)
     recorder.run(plan.first, 0, 1)
     while recorder.at != plan.first:
@@ -102,5 +122,6 @@ def exported(
     kernels, launches = graph_of(plan, slots)
     bundle = registry.call("export", kernels, path, archs, graphs={GRAPH: launches}, **options)
     if GRAPH not in bundle.graphs:
-        raise ExportError("the program", "; ".join(map(str, bundle.failures)).rstrip("."))
+        causes = sorted(bundle.failures, key=lambda failure: failure.name == GRAPH)
+        raise ExportError("the program", "; ".join(map(str, causes)).rstrip("."))
     return bundle

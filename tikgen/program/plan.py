@@ -133,12 +133,14 @@ class Plan:
         self._ends: dict[tuple[Node, Arrangement], frozenset[Arrangement]] = {}
         self.team: Team | None = None if within is None else within.team
         self.composites: list[parts.Composite] = []
+        self._swaps: list[parts.Swap] = []
         self._add_arrays(listed)
         slots.give_names()
         for held in slots.held.values():
             self._share(held.team)
         if self.team is not None and within is None:
             agreement.check_program(self.team, listed, slots)
+        self._add_reshaped()
         self.nodes = self._resolved(listed)
         self._check_swapped(self.nodes)
         self.first: Arrangement = tuple(range(len(slots.arrays)))
@@ -237,10 +239,20 @@ class Plan:
             elif isinstance(part, parts.Copy):
                 self.slots.add(part.source, "source")
                 self.slots.add(part.target, "target")
+            elif isinstance(part, parts.Swap):
+                self._swaps.append(part)
             elif isinstance(part, parts.Loop):
                 self._add_arrays(part.parts)
             elif isinstance(part, parts.When):
                 self._add_arrays((*part.parts, *part.otherwise))
+
+    def _add_reshaped(self) -> None:
+        """Add the reshaped arrays that change places in any swap; one swap may need another's."""
+        known = -1
+        while known != len(self.slots.arrays):
+            known = len(self.slots.arrays)
+            for swap in self._swaps:
+                self._exchange(swap)
 
     def _resolved(self, listed: Iterable[parts.Part]) -> tuple[Node, ...]:
         found: list[Node] = []
@@ -294,12 +306,11 @@ class Plan:
         return Task(work, tuple(self.slots.add(array, "") for array in work.arrays))
 
     def _exchange(self, part: parts.Swap) -> Exchange:
-        slots, pairs = self.slots, []
+        pairs: list[tuple[int, int]] = []
         for one, other in part.pairs:
-            pair = slots.pair_of(one, other, "swap")
-            pairs.append(pair)
-        further = [partner for pair in pairs for partner in slots.partners(*pair)]
-        return Exchange((*pairs, *further))
+            pair = self.slots.pair_of(one, other, "swap")
+            pairs += [pair, *self.slots.partners(*pair)]
+        return Exchange(tuple(pairs))
 
     def _check_swapped(self, nodes: Iterable[Node]) -> None:
         """Raise ProgramError if an array that is swapped shares memory with another one."""

@@ -356,8 +356,8 @@ class Program:
             The :class:`tikgen.aot.Bundle`.
 
         Raises:
-            ProgramError: if it has conditions or scalars that change with the step, or too many
-                launches.
+            ProgramError: if it has conditions, scalars that change with the step, arrays that share
+                memory and are written, or too many launches.
             ExportError: as :func:`tikgen.aot.export` raises it, and if the graph is on no arch.
         """
         return exported(self._plan, self._slots, path, archs, options)

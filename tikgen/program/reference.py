@@ -12,6 +12,7 @@ import numpy.typing as npt
 from tikgen.errors import TemplateError, VerificationError
 from tikgen.pipeline.comparison import errors, fractions, narrowed
 from tikgen.program import varying
+from tikgen.program.copies import copied
 from tikgen.program.plan import Arrangement, Call, Plan, Task
 from tikgen.program.scalars import Flag
 from tikgen.program.slots import Slots, is_array
@@ -63,7 +64,7 @@ class ReferenceStepper(PythonStepper):
     def __init__(self, plan: Plan, slots: Slots) -> None:
         super().__init__(plan)
         self._slots = slots
-        self.values = [np.array(arrays.to_host(array)) for array in slots.arrays]
+        self.values = copied(slots.arrays)
         self._tasks: dict[tuple[Task, tuple[int, ...]], Job] = {}
 
     def launch(self, call: Call, step: int) -> None:

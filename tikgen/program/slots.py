@@ -14,7 +14,13 @@ from tikgen.errors import ProgramError, near
 from tikgen.expression.tree import CONSTANTS
 from tikgen.program.team import Held, array_in
 from tikgen.taichi import arrays
-from tikgen.template.views import MOST_LAST, is_contiguous, share_elements, span_of, strides_of
+from tikgen.template.views import (
+    is_contiguous,
+    problem_of,
+    share_elements,
+    span_of,
+    strides_of,
+)
 
 
 class Slots:
@@ -38,7 +44,9 @@ class Slots:
                 raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
             if name in CONSTANTS:
                 known = f"{CONSTANTS[name]:.6g}"
-                raise ProgramError(f"{name!r} is {known} in every text; choose another name")
+                raise ProgramError(
+                    f"{name!r} is {known} in every text; choose another name, such as {name}_1"
+                )
             if isinstance(value, int | float | np.integer | np.floating):
                 self.constants[name] = value.item() if isinstance(value, np.generic) else value
             elif not is_array(array_in(value)):
@@ -152,7 +160,7 @@ class Slots:
     def check_equal(self, one: int, other: int, what: str) -> None:
         """Raise ProgramError unless two arrays have one kind, dtype, shape and layout."""
         if _layout(self.arrays[one]) != _layout(self.arrays[other]):
-            raise _unlike(what, self._shown(one), self._shown(other))
+            raise _unlike(what, self.shown(one), self.shown(other))
 
     def partners(self, one: int, other: int) -> list[tuple[int, int]]:
         """Return pairs of reshaped arrays that change places when two arrays do.
@@ -174,7 +182,7 @@ class Slots:
     def _is_reshaped(self, one: int, other: int) -> bool:
         """Return whether two arrays have the same elements in another shape."""
         arrays = self.arrays[one], self.arrays[other]
-        ranges = [_range(array) for array in arrays]
+        ranges = [memory_of(array) for array in arrays]
         return (
             ranges[0] is not None
             and ranges[0] == ranges[1]
@@ -184,24 +192,29 @@ class Slots:
 
     def check_apart(self, number: int) -> None:
         """Raise ProgramError if another array shares memory with one that is swapped."""
-        one = _range(self.arrays[number])
-        for other, array in enumerate(self.arrays):
-            its = _range(array)
-            if other == number or not one or not its or self._is_reshaped(number, other):
-                continue
-            overlaps = one[0] < its[1] and its[0] < one[1]
-            if overlaps and share_elements(array, self.arrays[number]):
+        for other in range(len(self.arrays)):
+            if self.share(number, other) and not self._is_reshaped(number, other):
                 raise ProgramError(
-                    f"{self._shown(number)} is swapped, and {self._shown(other)} shares memory "
+                    f"{self.shown(number)} is swapped, and {self.shown(other)} shares memory "
                     "with it; such a view would not change places with it"
                 )
 
+    def share(self, one: int, other: int) -> bool:
+        """Return whether two different arrays share memory."""
+        arrays = self.arrays[one], self.arrays[other]
+        first, second = map(memory_of, arrays)
+        if one == other or first is None or second is None:
+            return False
+        overlap = first[0] < second[1] and second[0] < first[1]
+        return overlap and share_elements(*arrays)
+
     def are_apart(self) -> bool:
         """Return whether no two arrays share memory."""
-        ranges = sorted(found for array in self.arrays if (found := _range(array)))
+        ranges = sorted(found for array in self.arrays if (found := memory_of(array)))
         return all(one[1] <= other[0] for one, other in itertools.pairwise(ranges))
 
-    def _shown(self, number: int) -> str:
+    def shown(self, number: int) -> str:
+        """Return name, kind, dtype and shape of an array, for a message."""
         return f"{self.name_of(number)} ({described(self.arrays[number])})"
 
     def check_unchanged(self) -> None:
@@ -251,19 +264,19 @@ def _identity(array: Any) -> Any:
     """Return what two references to the same elements have in common."""
     if isinstance(array, arrays.TaichiArray):
         return "taichi", id(array), tuple(array.shape)
-    return (*_range(array), *_layout(array)[1:])  # type: ignore[misc]
+    return (*memory_of(array), *_layout(array)[1:])  # type: ignore[misc]
 
 
-def _range(array: Any) -> tuple[int, int] | None:
-    """Return the memory of an array on the host or of a tensor, None for those of Taichi."""
+def memory_of(array: Any) -> tuple[int, int] | None:
+    """Return where the memory of an array or a tensor starts and stops, None for Taichi's."""
     if isinstance(array, arrays.TaichiArray):
         return None
     address, size = arrays.address_of(array)
     if not is_contiguous(array):
         if strides_of(array, may_overlap=True) is None:
             raise ProgramError(
-                "a program takes arrays whose axes lead forwards, the last in steps of at most "
-                f"{MOST_LAST} elements; got {described(array)}; pass a contiguous copy"
+                f"a program cannot take {described(array)}: {problem_of(array, may_overlap=True)}; "
+                "pass a contiguous copy"
             )
         size = size // math.prod(array.shape) * span_of(array)
     return address, address + size

@@ -104,26 +104,25 @@ class Check:
         is_locked = self.written and not value.flags.writeable
         if not (is_locked or value.flags.c_contiguous or self.takes_view(value)):
             copy = f"np.ascontiguousarray({self.name})"
-            return self.layout_problem("C-contiguous", value.strides, copy)
+            return self.layout_problem("C-contiguous", value, copy)
         return f"argument {self.name!r} is read-only, and the kernel writes to it"
 
-    def layout_problem(self, wanted: str, strides: Sequence[int], copy: str) -> str:
+    def layout_problem(self, wanted: str, value: Any, copy: str) -> str:
         """Return how the strides of an array are wrong.
 
         Args:
             wanted: what it must be, unless views are taken.
-            strides: what it has.
+            value: a NumPy array or a tensor.
             copy: code for a copy that can be passed.
         """
+        strides = value.strides if isinstance(value, np.ndarray) else tuple(value.stride())
         rule = ""
         if self.strided:
             wanted = "a view that is taken"
-            most, apart = views.MOST_LAST, " and without overlap" if self.written else ""
-            rule = f"; its axes must lead forwards{apart}, the last in steps of at most {most}"
+            rule = f"; {views.problem_of(value, may_overlap=not self.written)}"
         back = f", and write it back: {self.name}[...] = copy" if self.written else ""
         return (
-            f"argument {self.name!r} is not {wanted} (strides {tuple(strides)}){rule}; "
-            f"pass {copy}{back}"
+            f"argument {self.name!r} is not {wanted} (strides {strides}){rule}; pass {copy}{back}"
         )
 
     def wrong_ndim(self, shape: tuple[int, ...]) -> str:

@@ -124,6 +124,16 @@ def strides_of(array: Any, may_overlap: bool = False) -> tuple[int, ...] | None:
     return None if overlaps and not may_overlap else strides
 
 
+def problem_of(array: Any, may_overlap: bool = False) -> str:
+    """Return which rule an array that is no view does not keep, for a message."""
+    if isinstance(array, np.ndarray):
+        steps = [step for step, n in zip(array.strides, array.shape, strict=True) if n > 1]
+        if any(step % array.itemsize for step in steps):
+            return f"its strides must be multiples of {array.itemsize} bytes, those of an element"
+    apart = "" if may_overlap else " and without overlap"
+    return f"its axes must lead forwards{apart}, the last in steps of at most {MOST_LAST} elements"
+
+
 def span_of(array: Any) -> int:
     """Return how many elements lie from the first one of a view to its last."""
     return _layout(array)[1]

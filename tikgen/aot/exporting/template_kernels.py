@@ -170,9 +170,8 @@ def _without_evidence(source: Source, arch: str, found: evidence.Evidence | None
     if found is not None:
         return f"its verification on {core_arch(arch)} failed; see tikgen.verify({template}, ...)"
     return (
-        f"there is no evidence for it on {core_arch(arch)}: verify it with "
-        f"tikgen.verify({template}, archs=({core_arch(arch)!r},), ...), or export with "
-        "verify=True (--verify)"
+        f"its code was never verified on {core_arch(arch)}: export with verify=True (--verify), or "
+        f"verify it before, with tikgen.verify({template}, archs=({core_arch(arch)!r},), ...)"
     )
 
 

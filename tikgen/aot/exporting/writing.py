@@ -121,7 +121,7 @@ def write(
             problem = f"its artefact for {key[1]} would be lost: {failures[key].rstrip('.')}"
             raise ExportError(key[0], problem)
         if not builds:
-            raise ExportError(str(target), _all_failed(failures))
+            raise ExportError(str(target), _all_failed(plan, failures))
         _delete_unused(folder, builds)
         final = _manifest(plan, name, builds, folder)
         if not plan.native:
@@ -297,9 +297,14 @@ def _delete_unused(folder: Path, builds: Mapping[tuple[str, str], m.Build]) -> N
             path.rmdir()
 
 
-def _all_failed(failures: Failures) -> str:
-    lines = [f"{name} on {arch}: {problem}" for (name, arch), problem in sorted(failures.items())]
-    return "nothing is left to put into it. " + "; ".join(lines[:5]).rstrip(".")
+def _all_failed(plan: Plan, failures: Failures) -> str:
+    """Return why each kernel failed; graphs only lack them."""
+    lines = [
+        f"{name} on {arch}: {problem}"
+        for (name, arch), problem in sorted(failures.items())
+        if name not in plan.graphs
+    ]
+    return "; ".join(lines[:5]).rstrip(".") + "; nothing is left to put into the bundle"
 
 
 @contextlib.contextmanager
