@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tikgen.engines import llvm_invariants
+from tikgen.engines import llvm_invariants, llvm_rolled
 
 RUN = "tikgen_run"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
@@ -65,7 +65,7 @@ def translated(text: str, exact: bool = False) -> str:
     # models of time may disagree, which ends the process.
     text = text.replace("llvm.loop.unroll.disable", "llvm.loop.disable_nonforced")
     text = _with_opaque_pointers(text) + run
-    return text if exact else llvm_invariants.noted(text)
+    return text if exact else llvm_invariants.noted(llvm_rolled.rolled(text))
 
 
 def _with_opaque_pointers(text: str) -> str:
