@@ -76,6 +76,13 @@ def test_the_loop_for_the_rest_does_all_turns() -> None:
     assert "  %xtraiter3 = add i64 %others, 1\n" in first
     assert "  br i1 true, label %out, label %body\n" in first
     assert "!llvm.loop" not in first
+    # Or up, from what is below 0.
+    start = "  %start = sub i32 0, %xtraiter\n  br i1 %none, label %out, label %body.epil\n"
+    upwards = LAST.replace("  br i1 %none, label %out, label %body.epil\n", start)
+    upwards = upwards.replace("phi i32 [ %xtraiter", "phi i32 [ %start").replace(
+        "%left, -1", "%left, 1"
+    )
+    assert "  %xtraiter = add i32 %others, 1\n" in llvm_rolled.rolled(upwards)
 
 
 @pytest.mark.parametrize(
@@ -90,6 +97,7 @@ def test_the_loop_for_the_rest_does_all_turns() -> None:
         (LAST, "  %others = add i32 %n, -1\n", ""),
         (LAST, "add nsw i32 %left, -1", "add nsw i32 %left, -2"),
         (LAST, "%none = icmp eq i32 %xtraiter, 0", "%none = icmp eq i32 %n, 0"),
+        (LAST, "[ %left.next, %body.epil ]", "[ %left, %body.epil ]"),
         (FIRST, "[ 0, %entry ]", "[ 1, %entry ]"),
         (FIRST, "add nuw nsw i64 %turn, 1", "add nuw nsw i64 %turn, 2"),
         (FIRST, "icmp ult i64 %others, 3", "icmp ult i64 %others, 7"),

@@ -85,13 +85,14 @@ class _Function:
         """
         its, ends = re.escape(rest), []
         counts = re.compile(rf"icmp eq {kind} (?:{_NAME}, {its}|{its}, {_NAME})")
-        starts = re.compile(rf"phi {kind} .*\[ {its}, %[\w.$-]+ \].*")
         known = re.compile(rf"sub (?:n[us]w )*{kind} {_NAME}, {its}|icmp eq {kind} {its}, 0")
         for name, code in self._uses(rest):
             if count := counts.fullmatch(code):
                 ends.append(name if self._is_count(count[1] or count[2], kind) else "")
-            elif starts.fullmatch(code):
-                ends.append(self._end_of_countdown(name, code, kind))
+            elif code.startswith(f"phi {kind} "):
+                ends.append(self._end_of_count(rest, kind, "-1"))
+            elif code == f"sub {kind} 0, {rest}":
+                ends.append(self._end_of_count(name, kind, "1"))
             elif not known.fullmatch(code):
                 return None
         if len(ends) != 1 or not ends[0]:
@@ -117,10 +118,14 @@ class _Function:
         ways = re.fullmatch(rf"phi {kind} \[ (\S+), \S+ \], \[ (\S+), \S+ \]", code)
         return ways is not None and {ways[1], ways[2]} == {"0", after}
 
-    def _end_of_countdown(self, count: str, code: str, kind: str) -> str:
-        """Return the condition that ends a loop when ``count`` has come down to 0, or nothing."""
-        for after, step in self._uses(count):
-            if step == f"add nsw {kind} {count}, -1" and f"[ {after}, " in code:
+    def _end_of_count(self, first: str, kind: str, step: str) -> str:
+        """Return the condition that ends a loop which counts from ``first`` to 0, or nothing."""
+        counts = [(name, code) for name, code in self._uses(first) if code.startswith("phi ")]
+        if len(counts) != 1 or f"[ {first}, " not in counts[0][1]:
+            return ""
+        count, code = counts[0]
+        for after, its in self._uses(count):
+            if its == f"add nsw {kind} {count}, {step}" and f"[ {after}, " in code:
                 is_end = f"icmp eq {kind} {after}, 0"
                 return next((name for name, its in self._uses(after) if its == is_end), "")
         return ""
