@@ -16,7 +16,7 @@ from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl
 from taichi.lang.matrix import MatrixField
 
-from tikgen.taichi import passes
+from tikgen.taichi import passes, row_loops
 
 
 class ArtefactBuilder:
@@ -37,7 +37,7 @@ class ArtefactBuilder:
 
     def add_kernel(self, kernel: Any, name: str) -> None:
         """Compile a ``ti.kernel`` whose arrays all declare dtype and dimension."""
-        _add(self._builder, name, kernel)
+        _add(self._builder, name, kernel._primal)
         self._content.append(f"kernel:{name}")
 
     def add_field(self, name: str, field: Any) -> None:
@@ -64,8 +64,7 @@ class ArtefactBuilder:
         (folder / "__version__").write_text(".".join(map(str, ti.__version__)))
 
 
-def _add(builder: Any, name: str, kernel: Any) -> None:
-    primal = kernel._primal
+def _add(builder: Any, name: str, primal: Any) -> None:
     key = primal.ensure_compiled(*produce_injected_args(primal))
     with passes.suited_to(primal):
         builder.add(name, primal.compiled_kernels[key])
@@ -74,10 +73,14 @@ def _add(builder: Any, name: str, kernel: Any) -> None:
 def llvm_text(kernel: Any) -> str:
     """Return the optimised LLVM text of a kernel for the processor.
 
-    Unlike :class:`ArtefactBuilder` this leaves the declaration of fields open.
+    Its loops over arrays are :mod:`by rows <tikgen.taichi.row_loops>`. Unlike
+    :class:`ArtefactBuilder` this leaves the declaration of fields open.
     """
     builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
-    _add(builder, "kernel", kernel)
+    primal = kernel._primal
+    compiled = row_loops.by_rows(primal)
+    _add(builder, "kernel", compiled)
+    primal.has_print |= compiled.has_print  # Which its compilation finds.
     with tempfile.TemporaryDirectory(prefix="tikgen-") as folder:
         builder.dump(folder, "")
         return "".join(path.read_text() for path in sorted(Path(folder).glob("*.ll")))

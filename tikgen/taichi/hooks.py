@@ -18,7 +18,7 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, kernels, passes, runtime
+from tikgen.taichi import error_stream, kernels, passes, row_loops, runtime
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -103,9 +103,15 @@ class StageHooks:
         signature = kernels.shown_signature(kernel, kwargs.get("arg_features"))
         self._instance.kernel, self._instance.signature = kernel, signature
         details = {"signature": signature, "number": len(kernel.compiled_kernels)}
-        return self._timed(
-            "instantiate", kernel.func, details, lambda: original(kernel, *args, **kwargs)
-        )
+
+        def instantiated() -> Any:
+            tree, context = original(kernel, *args, **kwargs)
+            if row_loops.is_by_rows(kernel):
+                row_loops.rewrite(tree, kernel)
+                context.global_vars.update(row_loops.names())
+            return tree, context
+
+        return self._timed("instantiate", kernel.func, details, instantiated)
 
     def _transform(self, original: Any, program: Any, *args: Any) -> Any:
         kernel, signature = self._instance.kernel, self._instance.signature
