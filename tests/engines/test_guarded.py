@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 import subprocess
 import sys
 from typing import Any
@@ -54,10 +56,25 @@ def test_the_greatest_f64_of_a_row_is_compiled() -> None:
 
 def marked(number: int) -> str:
     """Return a text during whose compilation a process ended, as far as the store knows."""
+    ended = subprocess.Popen([sys.executable, "-c", ""])
+    ended.wait()
+    return compiled_by(number, ended.pid)
+
+
+def compiled_by(number: int, process: int) -> str:
+    """Return a text that a process compiles, as far as the store knows."""
     text = TEXT.format(number=number)
     key = code_store.key_of({"text": text, "machine": native.identity()})
-    default_store().write(guarded.KIND, key, {"process": 1})
+    entry = {"host": socket.gethostname(), "process": process}
+    default_store().write(guarded.KIND, key, entry)
     return text
+
+
+def test_a_text_that_another_process_compiles_is_compiled_here_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(guarded, "_in_child", lambda *given: pytest.fail("in a child"))
+    guarded.object_code(compiled_by(6, os.getppid()))
 
 
 def test_a_text_that_ended_a_process_is_compiled_in_a_child(

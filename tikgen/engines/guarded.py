@@ -1,18 +1,19 @@
 """Compiles LLVM text, in a child process if a process ended while it compiled that text before.
 
-A failed assertion in LLVM ends the process. The store says which text is being compiled; a text of
-which it says so already ended another process, or is being compiled by one.
+A failed assertion in LLVM ends the process. The store says which text is being compiled, and by
+whom: a text ended the process if this runs no more.
 """
 
 from __future__ import annotations
 
 import os
+import socket
 import subprocess
 import sys
 
 from tikgen.children import safe_path
 from tikgen.engines import code_store, native
-from tikgen.store import default_store
+from tikgen.store import Document, default_store
 
 KIND = "compiling"
 
@@ -25,14 +26,31 @@ def object_code(text: str) -> bytes:
     """
     store = default_store()
     key = code_store.key_of({"text": text, "machine": native.identity()})
-    if store.read(KIND, key) is not None:
+    found = store.read(KIND, key)
+    if found is not None and not _is_running(found):
         # The entry stays: another process may not find the code, and would end.
         return _in_child(text, "all") or _in_child(text, "few") or _refused()
-    store.write(KIND, key, {"process": os.getpid()})
+    store.write(KIND, key, {"host": socket.gethostname(), "process": os.getpid()})
     try:
         return native.object_code(text)
     finally:
         store.remove(KIND, key)
+
+
+def _is_running(found: Document) -> bool:
+    """Return whether the process that compiles a text runs on this machine."""
+    process = found.get("process")
+    if found.get("host") != socket.gethostname() or not isinstance(process, int):
+        return False
+    if process == os.getpid():  # Of which an earlier one had the number.
+        return False
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # It belongs to someone else.
+        pass
+    return True
 
 
 def _in_child(text: str, passes: str) -> bytes:
