@@ -16,7 +16,7 @@ import tikgen
 from conftest import init_taichi
 from tikgen.buffers import accelerator, device_side
 from tikgen.buffers.compute_kernel import kernel
-from tikgen.buffers.function_source import written_names
+from tikgen.buffers.function_source import tree_of, written_names
 from tikgen.buffers.launches import KernelLaunchConfig, within
 from tikgen.buffers.memory_pool import MemoryPool
 from tikgen.buffers.orchestrator import ComputeOrchestrator
@@ -63,7 +63,7 @@ def test_arrays_that_are_only_compared_are_not_written() -> None:
         if c[0] < 3 or i:
             d[i] = c[1] if e[0] else c[2]
 
-    assert written_names(compared, ["a", "b", "c", "d", "e"]) == {"d"}
+    assert written_names(tree_of(compared), ["a", "b", "c", "d", "e"]) == {"d"}
 
 
 def test_an_array_of_an_earlier_init_is_refused(ti_arch: str) -> None:

@@ -14,7 +14,7 @@ import taichi as ti
 import tikgen
 from tikgen.buffers.buffer_state import BufferState
 from tikgen.buffers.compute_kernel import kernel
-from tikgen.buffers.function_source import written_names
+from tikgen.buffers.function_source import tree_of, written_names
 from tikgen.buffers.launches import KernelLaunchConfig
 from tikgen.buffers.orchestrator import ComputeOrchestrator
 from tikgen.buffers.unified_buffer import UnifiedBuffer
@@ -177,8 +177,8 @@ def test_arrays_count_as_written_unless_proved_otherwise() -> None:
             alias = g
             alias[i] = h[i]
 
-    assert written_names(body, "abcdefgh") == {"d", "e", "f", "g"}
-    assert written_names(len, "xy") == {"x", "y"}
+    assert written_names(tree_of(body), "abcdefgh") == {"d", "e", "f", "g"}
+    assert written_names(tree_of(len), "xy") == {"x", "y"}
 
 
 # Single launches.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import functools
 import inspect
@@ -12,7 +13,7 @@ from typing import TYPE_CHECKING, Any, overload
 import numpy as np
 
 from tikgen.buffers.errors import BackendNotAvailableError, InvalidConfigurationError
-from tikgen.buffers.function_source import looped_axes, written_names
+from tikgen.buffers.function_source import looped_axes, tree_of, written_names
 from tikgen.buffers.unified_buffer import UnifiedBuffer
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, TaichiNotInitialised, WrongThread
@@ -56,23 +57,24 @@ class ComputeKernel:
         if self._built is not None:
             return _written_by(self._built)
         names = [name for name, kind, *_ in self._arguments if kind != "scalar"]
-        return written_names(self._source, names)
+        return written_names(self._tree, names)
 
     @functools.cached_property
     def _axes(self) -> dict[str, int]:
         """Return the number of axes of arrays over which the kernel loops."""
         plain = (None, *(dtype.value for dtype in DType))  # Others are of vectors or matrices.
         names = [n for n, kind, dtype, _ in self._arguments if kind == "array" and dtype in plain]
-        return looped_axes(self._source, names)
+        return looped_axes(self._tree, names)
 
     @functools.cached_property
-    def _source(self) -> Callable[..., Any]:
+    def _tree(self) -> ast.AST | None:
+        """Return the tree of the function's source, None if it has none."""
         if not self._is_taichi:
-            return self.function
+            return tree_of(self.function)
         from tikgen.taichi import kernels
 
         known = kernels.written(self.function)
-        return self.function if known is None else known.function
+        return tree_of(self.function if known is None else known.function)
 
     @functools.cached_property
     def compiled(self) -> Any:

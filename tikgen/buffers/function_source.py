@@ -19,9 +19,8 @@ _PURE = frozenset(
 )
 
 
-def written_names(function: Callable[..., Any], names: Collection[str]) -> frozenset[str]:
-    """Return those of ``names`` that the function may write to; all if it has no source."""
-    tree = _tree_of(function)
+def written_names(tree: ast.AST | None, names: Collection[str]) -> frozenset[str]:
+    """Return those of ``names`` that a function may write to; all if it has no source."""
     if tree is None:
         return frozenset(names)
     finder = _Finder(frozenset(names))
@@ -30,9 +29,8 @@ def written_names(function: Callable[..., Any], names: Collection[str]) -> froze
     return finder.names - finder.reads_only()
 
 
-def looped_axes(function: Callable[..., Any], names: Collection[str]) -> dict[str, int]:
+def looped_axes(tree: ast.AST | None, names: Collection[str]) -> dict[str, int]:
     """Return how many axes loops over arrays need, as ``for i, j in x`` needs two."""
-    tree = _tree_of(function)
     found: dict[str, int] = {}
     for node in ast.walk(tree) if tree is not None else ():
         if isinstance(node, ast.For) and isinstance(node.iter, ast.Name) and node.iter.id in names:
@@ -41,7 +39,8 @@ def looped_axes(function: Callable[..., Any], names: Collection[str]) -> dict[st
     return found
 
 
-def _tree_of(function: Callable[..., Any]) -> ast.AST | None:
+def tree_of(function: Callable[..., Any]) -> ast.AST | None:
+    """Return the tree of the source of a function, None if it has none."""
     try:
         return ast.parse(textwrap.dedent(inspect.getsource(function)))
     except (OSError, TypeError, SyntaxError):

@@ -29,7 +29,10 @@ def object_code(text: str) -> bytes:
     found = store.read(KIND, key)
     if found is not None and not _is_running(found):
         # The entry stays: another process may not find the code, and would end.
-        return _in_child(text, "all") or _in_child(text, "few") or _refused()
+        for passes in ("all", "few"):
+            if made := _in_child(text, passes):
+                return made
+        raise RuntimeError("it ended each process that compiled this kernel")
     store.write(KIND, key, {"host": socket.gethostname(), "process": os.getpid()})
     try:
         return native.object_code(text)
@@ -69,10 +72,6 @@ def _in_child(text: str, passes: str) -> bytes:
         check=False,
     )
     return b"" if done.returncode else done.stdout
-
-
-def _refused() -> bytes:
-    raise RuntimeError("it ended each process that compiled this kernel")
 
 
 if __name__ == "__main__":

@@ -22,7 +22,11 @@ _NAME = r"(%[\w.]+)"
 
 def rolled(text: str) -> str:
     """Return LLVM text with opaque pointers in which loops for the rest do all turns."""
-    return _FUNCTION.sub(lambda function: _Function(function[0]).rolled(), text)
+
+    def changed(function: re.Match[str]) -> str:
+        return _Function(function[0]).rolled() if "%xtraiter" in function[0] else function[0]
+
+    return _FUNCTION.sub(changed, text)
 
 
 class _Function:

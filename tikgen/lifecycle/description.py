@@ -13,6 +13,7 @@ from tikgen.machine.devices import ARCHS
 from tikgen.pipeline import builder
 from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
+from tikgen.template.declared import reason_against
 from tikgen.template.parameters import ParameterInfo, ParameterModel, canonical, make_model
 
 
@@ -122,7 +123,7 @@ def _schedule(
     template: Template, problem: ParameterModel, arch: str, shape: Any, params: Mapping[str, Any]
 ) -> tuple[dict[str, str], str]:
     """Return the schedule of a build on ``arch``, and a remark on it."""
-    if reason := template.unsupported(problem, arch):
+    if reason := reason_against(template, problem, arch):
         return {}, f"not supported, {reason}"
     variant, record = builder.choose(template, None, shape, arch, params)
     texts = {name: canonical(value) for name, value in variant.schedule}

@@ -24,12 +24,12 @@ _MARK = "_tikgen_by_rows"
 # Elements of a part, and what names of the new code begin with.
 _PART, _OWN = 512, "tikgen_"
 _LOOPS = """
-for tikgen_part in range({rows} * (({count} + {more}) // {part})):
-    tikgen_row = tikgen_part // (({count} + {more}) // {part})
-    tikgen_first = (tikgen_part - tikgen_row * (({count} + {more}) // {part})) * {part}
+for tikgen_part in range({rows} * {parts}):
+    tikgen_row = tikgen_part // {parts}
+    tikgen_first = (tikgen_part - tikgen_row * {parts}) * {size}
     {indices}
     for {last} in range(
-        {start} + tikgen_first, {start} + tikgen_min(tikgen_first + {part}, {count})
+        {start} + tikgen_first, {start} + tikgen_min(tikgen_first + {size}, {count})
     ):
         pass
 """
@@ -219,8 +219,8 @@ def _text_of(ranges: list[_Range]) -> str:
     return _LOOPS.format(
         rows=" * ".join(["1", *counts[:-1]]),
         count=counts[-1],
-        more=_PART - 1,
-        part=_PART,
+        parts=f"(({counts[-1]} + {_PART - 1}) // {_PART})",
+        size=_PART,
         indices="\n    ".join(indices) or "pass",
         last=last,
         start=start,
