@@ -116,7 +116,7 @@ def measured(work: str, rng: random.Random) -> tuple[str, float, float]:
     """Return the sizes, and the seconds of tikgen and of Numba."""
     read, written = shapes(work, rng)
     x = np.random.default_rng(rng.randrange(10**6)).random(read, np.float32)
-    own, other = np.zeros((2, *written), np.float32)
+    own, other = np.zeros(written, np.float32), np.zeros(written, np.float32)
     taichi, numba = WORKS[work]
     numbers = {name: repr(value) for name, value in NUMBERS.items()}
     singles = {name: f"np.float32({value})" for name, value in NUMBERS.items()}

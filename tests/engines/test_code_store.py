@@ -198,11 +198,14 @@ def test_rendered_kernels_are_closed(name: str) -> None:
 
 SECOND = """
 import numpy as np, taichi as ti, tikgen
+from tikgen.taichi import artefacts
+asked, ask = [], artefacts.llvm_text
+artefacts.llvm_text = lambda *of: [asked.append(of), ask(*of)][1]
 ti.init(arch=ti.cpu, log_level=ti.ERROR)
 kernel = tikgen.build("map", expr="y = x + 11/13", dtype="f64", engine="direct-cpu")
 y = np.zeros(5)
 kernel(np.ones(5), y)
-print(kernel.loaded.is_compiled, y[0])
+print(len(asked), y[0])
 """
 
 
@@ -214,4 +217,4 @@ def test_a_second_process_needs_no_compiler() -> None:
             [sys.executable, "-c", SECOND], capture_output=True, text=True, timeout=120, check=True
         )
         found.append(done.stdout.splitlines()[-1])
-    assert found == [f"{is_first} {1 + 11 / 13}" for is_first in (True, False)]
+    assert found == [f"{times} {1 + 11 / 13}" for times in (1, 0)]

@@ -139,8 +139,13 @@ class Engine(Protocol):
     def identity(self) -> Mapping[str, str]:
         """Return what machine code depends on beside the kernel: processor and versions."""
 
-    def text_of(self, kernel: Any) -> str:
-        """Return the code that Taichi makes of a compiled ``ti.kernel``."""
+    def text_of(self, kernel: Any, exact: bool = False) -> str:
+        """Return the code that Taichi makes of a ``ti.kernel``.
+
+        Args:
+            kernel: the kernel.
+            exact: whether it is for exact code, see :meth:`machine_code`.
+        """
 
     def text_problem(self, text: str, kinds: Sequence[Kind]) -> str:
         """Return why the result of :meth:`text_of` cannot run without Taichi, or an empty string.

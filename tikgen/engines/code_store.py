@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+from tikgen import taichi
 from tikgen.store import default_store
 from tikgen.version import __version__
 
@@ -60,7 +61,8 @@ def keep(key: str, name: str, stored: Stored) -> None:
 def _sources() -> str:
     """Return the SHA-256 of the files that decide how machine code is made and called."""
     found = hashlib.sha256()
-    for file in sorted(resources.files(__package__).iterdir(), key=lambda file: file.name):
-        if file.name.endswith((".py", ".ll")):
-            found.update(file.read_bytes())
+    for package in (__package__, taichi.__name__):
+        for file in sorted(resources.files(package).iterdir(), key=lambda file: file.name):
+            if file.name.endswith((".py", ".ll")):
+                found.update(file.read_bytes())
     return found.hexdigest()

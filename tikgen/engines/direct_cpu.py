@@ -48,9 +48,9 @@ def identity() -> dict[str, str]:
     return native.identity()
 
 
-def text_of(kernel: Any) -> str:
-    """Return the LLVM text that Taichi makes of a compiled ``ti.kernel``."""
-    return artefacts.llvm_text(kernel)
+def text_of(kernel: Any, exact: bool = False) -> str:
+    """Return the LLVM text that Taichi makes of a ``ti.kernel``, for exact code or other code."""
+    return artefacts.llvm_text(kernel, exact)
 
 
 def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:

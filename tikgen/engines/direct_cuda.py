@@ -38,8 +38,8 @@ def identity() -> Mapping[str, str]:
     return {"processor": "sm_{}{}".format(*cuda_driver.capability())}
 
 
-def text_of(kernel: Any) -> str:
-    """Return the PTX that Taichi makes of a compiled ``ti.kernel``."""
+def text_of(kernel: Any, exact: bool = False) -> str:
+    """Return the PTX that Taichi makes of a ``ti.kernel``, of which all code is exact."""
     return str(registry.call("kernel_ptx", kernel))
 
 

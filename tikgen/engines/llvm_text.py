@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from tikgen.engines import llvm_invariants, llvm_rolled
+from tikgen.engines import llvm_indices, llvm_invariants
 
 RUN = "tikgen_run"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
@@ -61,11 +61,11 @@ def translated(text: str, exact: bool = False) -> str:
     # So that threads share few, long iterations as well.
     text = _ITERATIONS.sub(r"\g<1>1)", text)
     text = _GROUP.sub(rf"\g<1> {_WIDTH}", _TARGETS.sub("", text))
-    # What is left of a loop that Taichi's LLVM unrolled: where LLVM 22.1 vectorises it, two of its
-    # models of time may disagree, which ends the process.
+    # What is left of a loop that Taichi's LLVM unrolled, in a real function: where LLVM 22.1
+    # vectorises it, two of its models of time may disagree, which ends the process.
     text = text.replace("llvm.loop.unroll.disable", "llvm.loop.disable_nonforced")
     text = _with_opaque_pointers(text) + run
-    return text if exact else llvm_invariants.noted(llvm_rolled.rolled(text))
+    return text if exact else llvm_indices.widened(llvm_invariants.noted(text))
 
 
 def _with_opaque_pointers(text: str) -> str:

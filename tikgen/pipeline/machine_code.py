@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import time
 import weakref
@@ -121,7 +122,7 @@ class MachineCode:
     def _taichi_text(self) -> str:
         """Return the code that Taichi makes of the kernel."""
         if not self._text:
-            text_of = self._engine.text_of
+            text_of = functools.partial(self._engine.text_of, exact=self._exact)
             if self._engine.IS_TEXT_SLOW:  # No lock is held meanwhile.
                 text = text_of(self._loaded.function)
             else:

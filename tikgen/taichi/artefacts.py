@@ -6,6 +6,7 @@ builder behind it has no such limit.
 
 from __future__ import annotations
 
+import copy
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl
 from taichi.lang.matrix import MatrixField
 
-from tikgen.taichi import passes, row_loops
+from tikgen.taichi import loop_marks, passes, row_loops
 
 
 class ArtefactBuilder:
@@ -70,15 +71,32 @@ def _add(builder: Any, name: str, primal: Any) -> None:
         builder.add(name, primal.compiled_kernels[key])
 
 
-def llvm_text(kernel: Any) -> str:
+def llvm_text(kernel: Any, exact: bool = False) -> str:
     """Return the optimised LLVM text of a kernel for the processor.
 
     Its loops over arrays are :mod:`by rows <tikgen.taichi.row_loops>`. Unlike
     :class:`ArtefactBuilder` this leaves the declaration of fields open.
+
+    Args:
+        kernel: the ``ti.kernel``.
+        exact: whether its loops are those that Taichi launches. Otherwise Taichi's LLVM is kept
+            from :mod:`unrolling and vectorising <tikgen.taichi.loop_marks>` them.
     """
-    builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
     primal = kernel._primal
     compiled = row_loops.by_rows(primal)
+    if not exact:
+        marked = copy.copy(compiled)
+        marked.compiled_kernels = {}
+        with loop_marks.marking():
+            text = loop_marks.without(_llvm_text(primal, marked))
+        if text is not None:
+            return text
+    return _llvm_text(primal, compiled)
+
+
+def _llvm_text(primal: Any, compiled: Any) -> str:
+    """Return the text of ``compiled``, a copy of ``primal`` or itself."""
+    builder = impl.pytaichi.prog.make_aot_module_builder(impl.current_cfg().arch, [])
     _add(builder, "kernel", compiled)
     primal.has_print |= compiled.has_print  # Which its compilation finds.
     with tempfile.TemporaryDirectory(prefix="tikgen-") as folder:

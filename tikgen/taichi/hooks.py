@@ -18,7 +18,7 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, kernels, passes, row_loops, runtime
+from tikgen.taichi import error_stream, kernels, loop_marks, passes, row_loops, runtime
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -99,7 +99,9 @@ class StageHooks:
 
     def _instantiate(self, original: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(kernel, kernel_impl.Kernel):  # A ti.func within a kernel.
-            return original(kernel, *args, **kwargs)
+            tree, context = original(kernel, *args, **kwargs)
+            loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
+            return tree, context
         signature = kernels.shown_signature(kernel, kwargs.get("arg_features"))
         self._instance.kernel, self._instance.signature = kernel, signature
         details = {"signature": signature, "number": len(kernel.compiled_kernels)}
@@ -109,6 +111,7 @@ class StageHooks:
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
+            loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
             return tree, context
 
         return self._timed("instantiate", kernel.func, details, instantiated)

@@ -1,0 +1,200 @@
+"""direct-cpu vectorises the loops of users: as they are written, with indices of 64 bits."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import numpy as np
+import pytest
+
+import tikgen
+from conftest import ARCH
+from tikgen.engines import llvm_indices, llvm_text, native
+
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
+
+BODIES = {
+    "a sum of neighbours": (
+        "y[i, j] = 0.5 * x[i, j] + x[(i + 1) % n, j] + x[i, ti.max(j - 1, 0)]",
+        lambda x: 0.5 * x + np.roll(x, -1, 0) + x[:, np.r_[0, : x.shape[1] - 1]],
+    ),
+    "the greatest so far": (
+        "best = ti.max(best, x[i, j])\n            y[i, j] = best",
+        lambda x: np.maximum.accumulate(x, axis=1),
+    ),
+    "every second one": (
+        "if j % 2 == 0:\n                y[i, j] = x[i, j]",
+        lambda x: np.where(np.arange(x.shape[1]) % 2 == 0, x, -1),
+    ),
+    "a call": (
+        "y[i, j] = total(x, i, j)",
+        lambda x: np.cumsum(x, axis=1),
+    ),
+}
+TEXT = """
+import taichi as ti
+
+
+@ti.func
+def total(x: ti.template(), i, end):
+    found = x[i, 0] * 0
+    k = 0
+    while k <= end:
+        found += x[i, k]
+        k += 1
+    return found
+
+
+@ti.kernel
+def walk(x: ti.types.ndarray(dtype=ti.f64, ndim=2), y: ti.types.ndarray(dtype=ti.f64, ndim=2)):
+    n = x.shape[0]
+    for i in range(n):
+        best = x[i, 0]
+        for j in range(x.shape[1]):
+            BODY
+"""
+
+
+@pytest.fixture
+def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return a list that gets each text that llvmlite compiles."""
+    found: list[str] = []
+    translated = llvm_text.translated
+
+    def noting(text: str, exact: bool = False) -> str:
+        found.append(translated(text, exact))
+        return found[-1]
+
+    monkeypatch.setattr(llvm_text, "translated", noting)
+    return found
+
+
+@on_cpu
+@pytest.mark.arch
+@pytest.mark.parametrize("name", BODIES)
+def test_plain_loops_of_users_are_not_unrolled_and_right(
+    name: str, ti_arch: str, texts: list[str], rng: np.random.Generator
+) -> None:
+    body, expected = BODIES[name]
+    one_off = tikgen.from_string(TEXT.replace("BODY", body))
+    for kernel in (one_off.with_engine("direct-cpu"), one_off.with_engine("taichi")):
+        for shape in ((1, 1), (3, 7), (2, 8), (5, 9), (4, 37), (64, 1), (2, 1001), (1, 4096)):
+            x, y = rng.random(shape), np.full(shape, -1.0)
+            kernel(x, y)
+            np.testing.assert_allclose(y, expected(x), rtol=1e-13)
+    assert "inttoptr" not in texts[0]
+    assert "%xtraiter" not in texts[0]
+
+
+@on_cpu
+@pytest.mark.arch
+def test_a_row_of_neighbours_is_a_loop_over_vectors(ti_arch: str, texts: list[str]) -> None:
+    """Without a question before each row whether its indices wrap around."""
+    body = "if 0 < i and 0 < j:\n                y[i, j] = x[i - 1, j] + x[i, j - 1]"
+    kernel = tikgen.from_string(TEXT.replace("BODY", body)).with_engine("direct-cpu")
+    x, y = np.ones((2, 5, 9))
+    kernel(x, y)
+    assert (y[1:, 1:] == 2).all()
+    made = str(native._optimised(texts[0], native._machine()))
+    assert "vector.body" in made
+    assert "vector.scevcheck" not in made
+
+
+CODE = """\
+define void @f(ptr %x, ptr %most, i32 %given) {
+entry:
+  %n = load i32, ptr %most, align 4, !invariant.load !0
+  %read = load i32, ptr %x, align 4
+  %other = load i32, ptr %x, align 4
+  br label %body
+
+body:
+  %i = phi i32 [ 0, %entry ], [ %next, %body ]
+  %last = phi i32 [ 0, %entry ], [ %i, %body ]
+  %row = mul i32 %i, %n
+  %at = add nsw i32 %row, LEAF
+  %wide = sext i32 %at to i64
+  %place = getelementptr float, ptr %x, i64 %wide
+  store float 1.0, ptr %place, align 4
+  %next = add i32 %i, 1
+  %more = icmp slt i32 %next, %given
+  br i1 %more, label %body, label %out
+
+out:
+  ret void
+}
+
+!0 = !{}
+"""
+
+
+@pytest.mark.parametrize("leaf", ["%last", "7", "-1", "%n", "%given", "%read"])
+def test_indices_have_64_bits(leaf: str) -> None:
+    text = CODE.replace("LEAF", leaf)
+    found = llvm_indices.widened(text)
+    assert re.search(r"%wide = add i64 %tikgen\.index\d, 0", found)
+    assert found.count(" = mul nsw i64 ") == found.count(" = add nsw i64 ") == 1
+    assert "%tikgen" not in str(native._optimised(text, native._machine()))
+    native._optimised(found, native._machine())  # It is valid.
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        # A difference of two counters that may have wrapped around.
+        ("mul i32 %i, %n", "sub i32 %read, %other"),
+        ("add nsw i32 %row, %read", "sub i32 %other, %read"),
+        # A number that is stored, too.
+        ("store float 1.0, ptr %place", "store i64 %wide, ptr %place"),
+        # No sum.
+        ("add nsw i32 %row, %read", "and i32 %row, %read"),
+    ],
+)
+def test_what_may_wrap_around_stays(old: str, new: str) -> None:
+    text = CODE.replace("LEAF", "%read")
+    assert text.count(old) == 1
+    text = text.replace(old, new)
+    assert llvm_indices.widened(text) == text
+
+
+COUNTERS = """
+import taichi as ti
+
+
+@ti.kernel
+def take(
+    x: ti.types.ndarray(dtype=ti.f32, ndim=1),
+    head: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    tail: ti.types.ndarray(dtype=ti.i32, ndim=1),
+    y: ti.types.ndarray(dtype=ti.f32, ndim=1),
+):
+    for i in range(y.shape[0]):
+        y[i] = x[head[i] - tail[i]]
+"""
+
+
+@on_cpu
+@pytest.mark.arch
+def test_counters_that_wrap_around_have_a_difference(ti_arch: str) -> None:
+    kernel = tikgen.from_string(COUNTERS).with_engine("direct-cpu")
+    x, y = np.arange(8, dtype=np.float32), np.zeros(3, np.float32)
+    kernel(x, np.array([-(2**31), 5, 2], np.int32), np.array([2**31 - 1, 3, 2], np.int32), y)
+    assert y.tolist() == [1, 2, 0]
+
+
+@on_cpu
+@pytest.mark.arch
+def test_chunks_whose_turns_are_known_but_for_the_last_bits(ti_arch: str) -> None:
+    """Of 70 elements the second chunk of 64 has 6: LLVM knows the rest of 70 by 8 to be as many."""
+    given: dict[str, Any] = {"dim": 4, "dtype": "i32", "loop": "flat", "chunk": 64}
+    kernel = tikgen.build(
+        "map", expr="out = x // y + x % y", scalars="y", engine="direct-cpu", **given
+    )
+    memory = np.full(200, 77, np.int32)
+    out = memory[50:120].reshape(1, 2, 5, 7)
+    x = np.arange(70, dtype=np.int32).reshape(out.shape)
+    kernel(x=x, y=3, out=out)
+    np.testing.assert_array_equal(out, x // 3 + x % 3)
+    assert (memory[:50] == 77).all()
+    assert (memory[120:] == 77).all()

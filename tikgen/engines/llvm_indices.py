@@ -1,0 +1,111 @@
+"""Has LLVM compute the indices of array elements with 64 bits.
+
+Taichi computes the place of an element with 32 bits that may wrap around, and extends the result.
+LLVM must then ask before each inner loop whether that happens, for each array and each neighbour,
+and for short rows that takes longer than the loop. No index of an element that exists wraps
+around, so that 64 bits give the same. Where two numbers that were read or mixed from bits meet, the
+index is left as it is: a difference of counters that wrap around is one that exists.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+
+_FUNCTION = re.compile(r"^define [^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
+_EXTENDED = re.compile(r"^( *)(%[\w.]+) = sext i32 (%[\w.]+) to i64$")
+_SUM = re.compile(r"(add|sub|mul) (?:n[us]w )*i32 (\S+), (\S+)")
+_NUMBER = re.compile(r"-?\d+")
+_NAME = re.compile(r"%[\w.]+")
+# What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
+_DATA = re.compile(r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) (?!.*!invariant\.load)")
+
+
+def widened(text: str) -> str:
+    """Return LLVM text, with opaque pointers and notes on what nothing changes, with such indices.
+
+    See :mod:`tikgen.engines.llvm_invariants` for the notes.
+    """
+
+    def changed(function: re.Match[str]) -> str:
+        return _Function(function[0]).widened() if " = sext i32 " in function[0] else function[0]
+
+    return _FUNCTION.sub(changed, text)
+
+
+class _Function:
+    """A function.
+
+    Args:
+        text: its text.
+    """
+
+    def __init__(self, text: str) -> None:
+        self._lines = text.split("\n")
+        # Where each name is given to a value, the value, and the lines that use it.
+        self._places: dict[str, int] = {}
+        self._values: dict[str, str] = {}
+        self._uses: dict[str, list[str]] = defaultdict(list)
+        for at, line in enumerate(self._lines):
+            name, equals, value = line.strip().partition(" = ")
+            if equals:
+                self._places[name], self._values[name] = at, value
+            for used in _NAME.findall(value if equals else line):
+                self._uses[used].append(value if equals else line)
+        self._wide: dict[str, str] = {}
+        self._data: dict[str, int] = {}
+        self._added: dict[int, list[str]] = defaultdict(list)
+
+    def widened(self) -> str:
+        """Return the text with indices of 64 bits."""
+        for at, line in enumerate(self._lines):
+            found = _EXTENDED.match(line)
+            if found and self._is_index(found[2]) and self._is_sum(found[3]):
+                self._lines[at] = f"{found[1]}{found[2]} = add i64 {self._of(found[3])}, 0"
+        lines = []
+        for at, line in enumerate(self._lines):
+            lines += [line, *self._added.get(at, ())]
+        return "\n".join(lines)
+
+    def _is_index(self, name: str) -> bool:
+        """Return whether a value says where an element lies, and nothing else."""
+        return all(use.startswith("getelementptr ") for use in self._uses[name])
+
+    def _is_sum(self, name: str) -> bool:
+        """Return whether a value is a sum or a product that may have 64 bits."""
+        return bool(_SUM.fullmatch(self._values.get(name, ""))) and self._data_in(name) <= 1
+
+    def _data_in(self, operand: str) -> int:
+        """Return how many values of a sum are data."""
+        if _NUMBER.fullmatch(operand):
+            return 0
+        if operand not in self._data:
+            value = self._values.get(operand, "")
+            if parts := _SUM.fullmatch(value):
+                self._data[operand] = sum(map(self._data_in, parts.groups()[1:]))
+            else:
+                self._data[operand] = 1 if _DATA.match(value) else 0
+        return self._data[operand]
+
+    def _of(self, operand: str) -> str:
+        """Return the name of an operand with 64 bits."""
+        if _NUMBER.fullmatch(operand):
+            return operand
+        if operand not in self._wide:
+            value = self._values.get(operand, "")
+            parts = _SUM.fullmatch(value)
+            code = f"sext i32 {operand} to i64"
+            if parts:
+                code = f"{parts[1]} nsw i64 {self._of(parts[2])}, {self._of(parts[3])}"
+            name = self._wide[operand] = f"%tikgen.index{len(self._wide)}"
+            self._added[self._behind(operand)].append(f"  {name} = {code}")
+        return self._wide[operand]
+
+    def _behind(self, name: str) -> int:
+        """Return the line behind which code may use a value."""
+        at = self._places.get(name)
+        if at is None:  # An argument: behind the label of the first block.
+            return 1 if self._lines[1].endswith(":") else 0
+        while self._values[name].startswith("phi ") and " = phi " in self._lines[at + 1]:
+            at += 1
+        return at
