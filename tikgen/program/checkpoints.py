@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import importlib
+import io
 import json
 import os
 import zipfile
@@ -142,10 +143,15 @@ def _read_npz(path: Path, slots: Slots) -> State:
 
 
 def _write_hdf5(path: Path, state: State, about: str) -> None:
-    with _h5py().File(path, "w") as file:
+    # HDF5 writes late, in part when a dataset is freed, where h5py passes over what fails.
+    image = io.BytesIO()
+    with _h5py().File(image, "w") as file:
         file.attrs[_ABOUT] = about
-        for name, values in state.arrays.items():
-            file.create_dataset(name, data=values)
+        kept = [file.create_dataset(name, data=values) for name, values in state.arrays.items()]
+        file.flush()
+        del kept
+    with path.open("wb") as whole, image.getbuffer() as content:
+        whole.write(content)
 
 
 def _read_hdf5(path: Path, slots: Slots) -> State:

@@ -32,9 +32,15 @@ class State:
 
 def state_of(walk: Walk, slots: Slots) -> State:
     """Return copies of the values of every name."""
+    found = view_of(walk, slots)
+    return State(found.steps, {name: np.array(values) for name, values in found.arrays.items()})
+
+
+def view_of(walk: Walk, slots: Slots) -> State:
+    """Return the values of every name until the next step: the arrays, of a device copies."""
     found = {}
     for name, number in slots.names.items():
-        found[name] = np.array(arrays.to_host(slots.arrays[walk.standing(number)]))
+        found[name] = np.asarray(arrays.to_host(slots.arrays[walk.standing(number)]))
     return State(walk.steps, found)
 
 

@@ -27,7 +27,8 @@ def save(walk: Walk, slots: Slots, team: Team, path: str | os.PathLike[str], abo
         standing = walk.standing(number)
         held = slots.held.get(standing)
         values = arrays.to_host(slots.arrays[standing]) if held is None else held.gathered()
-        whole[name] = np.array(values)
+        if team.rank == 0:
+            whole[name] = np.asarray(values)
     problem = ""
     if team.rank == 0:
         try:
