@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 
 import tikgen
 from tikgen.errors import ProgramError
+from tikgen.program import checkpoints, saving, zarr_arrays
+from tikgen.program import state as states
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 FILES = ["run.npz", "run.h5"]
@@ -29,7 +32,7 @@ def needs(name: str) -> None:
         pytest.importorskip("h5py")
 
 
-@contextmanager
+@contextlib.contextmanager
 def largest_file(size: int) -> Iterator[None]:
     """Have the system write no file that is larger."""
     soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
@@ -58,3 +61,89 @@ def test_a_checkpoint_that_is_cut_off_is_an_error_and_the_last_one_stays(
     again.load(path)
     assert again.steps == 0
     assert all((again[name] == values).all() for name, values in expected.items())
+
+
+class Waiting:
+    """Two processes, of which the other one waits for this one, of rank 0."""
+
+    rank, size = 0, 2
+
+    def check(self, problem: str) -> None:
+        """Tell the other one what is wrong."""
+        if problem:
+            raise ProgramError(f"told: {problem}")
+
+    def shared(self, value: Any) -> Any:
+        """Return a value that the other one gets."""
+        return value
+
+    @contextlib.contextmanager
+    def ending_together(self) -> Iterator[None]:
+        """End the other one at an error."""
+        try:
+            yield
+        except Exception as error:
+            raise SystemExit(str(error)) from error
+
+
+WRONG = [RuntimeError("no such thing"), TypeError("wrong"), MemoryError(), SystemError("bad")]
+
+
+@pytest.mark.parametrize("error", WRONG)
+@pytest.mark.parametrize("name", ["run.npz", "run.zarr"])
+def test_any_error_of_a_checkpoint_is_told_to_the_other_processes(
+    name: str, error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, path, team = program(), tmp_path / name, Waiting()
+    every: Any = (made._walk, made._slots, team, path)
+    saving.save(*every, "about")
+
+    def fails(*_: object) -> None:
+        raise error
+
+    reason = str(error) or "MemoryError"
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "_write_npz", fails)
+        patched.setattr(zarr_arrays, "write", fails)
+        told = f"told: the checkpoint '{path}' cannot be written: {reason}"
+        with pytest.raises(ProgramError, match=told):
+            saving.save(*every, "about")
+        assert list(tmp_path.iterdir()) == [path]
+    with monkeypatch.context() as patched:
+        patched.setattr(checkpoints, "_read_npz", fails)
+        patched.setattr(zarr_arrays, "read", fails)
+        with pytest.raises(ProgramError, match=f"told: .*{path}' .*: {reason}"):
+            saving.load(*every, missing_ok=False)
+    assert saving.load(*every, missing_ok=False)
+    monkeypatch.setattr(np, "empty", fails)  # No room for whole arrays.
+    if name.endswith("npz"):
+        with pytest.raises(ProgramError, match=f"told: .* cannot be written: {reason}"):
+            saving.save(*every, "about")
+
+
+def test_a_state_that_does_not_fit_is_told_to_the_other_processes() -> None:
+    made: Any = program()
+    wrong = states.State(0, {"n": np.zeros(1)})
+    for found, told in ((wrong, "told: the state has no u, v"), (None, "told: restore takes")):
+        with pytest.raises(ProgramError, match=told):
+            states.restore(made._walk, made._slots, found, Waiting())  # type: ignore[arg-type]
+
+
+def test_an_error_between_messages_ends_the_other_processes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, team = program(), Waiting()
+    every: Any = (made._walk, made._slots, team)
+    for name in ("run.npz", "run.zarr"):
+        saving.save(*every, tmp_path / name, "about")
+
+    def fails(*_: object) -> None:
+        raise RuntimeError("the device is lost")
+
+    for function in ("to_host", "write"):
+        monkeypatch.setattr(states.arrays, function, fails)
+    for name in ("run.npz", "run.zarr"):
+        with pytest.raises(SystemExit, match="the device is lost"):
+            saving.save(*every, tmp_path / name, "about")
+        with pytest.raises(SystemExit, match="the device is lost"):
+            saving.load(*every, tmp_path / name, missing_ok=False)

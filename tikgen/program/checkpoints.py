@@ -17,8 +17,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen import untrusted
-from tikgen.disk import path_of, why
+from tikgen.disk import path_of
 from tikgen.errors import ProgramError
+from tikgen.program.problems import told
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State, check_array, check_names
 from tikgen.version import __version__
@@ -46,7 +47,7 @@ def save(state: State, path: PathLike, about: str) -> None:
     path = Path(path)
     write = _write_hdf5 if _is_hdf5(path) else _write_npz
     text = text_about(state.steps, about)
-    with _temporary(path) as temporary:
+    with told(path, "written"), _temporary(path) as temporary:
         write(temporary, state, text)
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
@@ -66,9 +67,9 @@ def name_of(path: Any) -> str:
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a checkpoint cannot be written there."""
     path = Path(path)
-    if _is_hdf5(path):
-        _h5py()
-    with _temporary(path) as temporary:
+    with told(path, "written"), _temporary(path) as temporary:
+        if _is_hdf5(path):
+            _h5py()
         temporary.touch()
         if path.is_dir():
             raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
@@ -80,14 +81,9 @@ def _temporary(path: Path) -> Iterator[Path]:
     check_name(path)
     temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        try:
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise ProgramError(
-            f"the checkpoint {str(path)!r} cannot be written: {why(error)}"
-        ) from None
+        yield temporary
+    finally:
+        temporary.unlink(missing_ok=True)
 
 
 def check_name(path: Path) -> None:
@@ -107,14 +103,10 @@ def load(path: PathLike, slots: Slots) -> State:
         ProgramError: if the file cannot be read, is no checkpoint, or has other arrays.
     """
     path = Path(path)
-    try:
+    with told(path, "read"):
         with path.open("rb"):
             pass
         return (_read_hdf5 if _is_hdf5(path) else _read_npz)(path, slots)
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as error:
-        raise ProgramError(f"{str(path)!r} is no checkpoint of a program: {error}") from None
-    except OSError as error:
-        raise ProgramError(f"the checkpoint {str(path)!r} cannot be read: {why(error)}") from None
 
 
 def _write_npz(path: Path, state: State, about: str) -> None:

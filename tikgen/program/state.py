@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import ProgramError, near
+from tikgen.program.problems import agreed
 from tikgen.program.slots import Slots, dtype_of
+from tikgen.program.team import Team
 from tikgen.program.walk import Walk
 from tikgen.taichi import arrays
 
@@ -44,15 +46,24 @@ def view_of(walk: Walk, slots: Slots) -> State:
     return State(walk.steps, found)
 
 
-def restore(walk: Walk, slots: Slots, state: State) -> None:
+def restore(walk: Walk, slots: Slots, state: State, team: Team | None = None) -> None:
     """Write the values of every name into the array of that name, and go on from there.
 
+    Args:
+        walk: the steps.
+        slots: the arrays.
+        state: the values.
+        team: the processes, each of which has its own values; None for this one alone.
+
     Raises:
-        ProgramError: if the state has other arrays than the program.
+        ProgramError: if the state of a process has other arrays than the program, on all processes.
     """
-    check_names(slots, state.arrays)
-    for name, number in slots.names.items():
-        check_array(name, slots.arrays[number], state.arrays[name])
+    with agreed(team) as problems, problems.kept():
+        if not isinstance(state, State):
+            raise ProgramError(f"restore takes what state() returned; got {type(state).__name__}")
+        check_names(slots, state.arrays)
+        for name, number in slots.names.items():
+            check_array(name, slots.arrays[number], state.arrays[name])
     for name, number in slots.names.items():
         array, values = slots.arrays[number], state.arrays[name]
         if not arrays.is_read_only(array):
