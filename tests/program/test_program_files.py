@@ -147,3 +147,58 @@ def test_an_error_between_messages_ends_the_other_processes(
             saving.save(*every, tmp_path / name, "about")
         with pytest.raises(SystemExit, match="the device is lost"):
             saving.load(*every, tmp_path / name, missing_ok=False)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_damage_is_an_error_or_changes_nothing(
+    name: str, tmp_path: Path, rng: np.random.Generator
+) -> None:
+    needs(name)
+    path, made = tmp_path / name, program()
+    made.run(2)
+    expected = made.state().arrays
+    made.save(path)
+    content = path.read_bytes()
+    found = set()
+    for place in [*range(0, 600, 7), *rng.integers(len(content), size=100), -1, len(content) - 25]:
+        damaged = bytearray(content)
+        damaged[place] ^= 1 << int(rng.integers(8))
+        if place % 10 == 5:
+            del damaged[place:]
+        path.write_bytes(damaged)
+        try:
+            made.load(path)
+        except ProgramError as error:
+            assert str(path) in str(error)
+            found.add(True)
+        else:
+            assert made.steps == 2
+            assert all((made[each] == values).all() for each, values in expected.items())
+            found.add(False)
+    assert True in found
+
+
+def test_a_file_that_other_programs_change_or_an_earlier_version_wrote_is_read(
+    tmp_path: Path,
+) -> None:
+    h5py = pytest.importorskip("h5py")
+    path, made = tmp_path / "run.h5", program()
+    made.save(path)
+    content = path.read_bytes()
+    with h5py.File(path, "r+") as file:
+        file["u"][1, 2] = 99
+        file.attrs["note"] = "changed"
+    made.load(path)
+    assert made["u"][1, 2] == 99
+    made["u"][...] = 0
+    path.write_bytes(content[: content.rindex(b"\ntikgen crc32 ")])
+    made.load(path)
+    assert (made["u"] == program()["u"]).all()
+    changed = bytearray(content)
+    changed[content.index(made["u"].tobytes()[-64:])] ^= 1  # One bit of an element.
+    path.write_bytes(changed)
+    with pytest.raises(ProgramError, match=r"run.h5' is no checkpoint of a program: it is damaged"):
+        made.load(path)
+    path.write_bytes(changed[: changed.rindex(b"\ntikgen crc32 ")].replace(b"u\0", b"\xff\0"))
+    with pytest.raises(ProgramError, match=r"run.h5.*: the state has no u and has"):
+        made.load(path)

@@ -9,6 +9,7 @@ import io
 import json
 import os
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ _FORMAT = 1
 # Bytes of a member of a checkpoint beside the elements of its array.
 _MOST_HEADER = 1 << 16
 _HDF5 = (".h5", ".hdf5")
+# Behind what is HDF5's own, which drops it from a file that it changes: the CRC-32 of all before.
+_SEAL, _DIGITS = b"\ntikgen crc32 ", 8
+_PIECE = 1 << 20
 
 
 def save(state: State, path: PathLike, about: str) -> None:
@@ -144,10 +148,33 @@ def _write_hdf5(path: Path, state: State, about: str) -> None:
         del kept
     with path.open("wb") as whole, image.getbuffer() as content:
         whole.write(content)
+        whole.write(_seal(zlib.crc32(content)))
+
+
+def _seal(checksum: int) -> bytes:
+    return _SEAL + f"{checksum:0{_DIGITS}x}".encode()
+
+
+def _check_seal(path: Path) -> None:
+    """Raise ValueError if a file of HDF5 differs from what was written, and nothing says why."""
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) - len(_SEAL) - _DIGITS
+        file.seek(max(0, left))
+        seal = file.read()
+        if not seal.startswith(_SEAL):  # Of an earlier version, or changed by other programs.
+            return
+        file.seek(0)
+        checksum = 0
+        while left:
+            piece = file.read(min(left, _PIECE))
+            checksum, left = zlib.crc32(piece, checksum), left - len(piece)
+        if seal != _seal(checksum):
+            raise ValueError("it is damaged")
 
 
 def _read_hdf5(path: Path, slots: Slots) -> State:
     h5py = _h5py()
+    _check_seal(path)  # First: damage can end the process in the library of HDF5.
     if not h5py.is_hdf5(path):
         raise ValueError("it is no HDF5")
     with h5py.File(path, "r") as file:
@@ -164,7 +191,7 @@ def _read_hdf5(path: Path, slots: Slots) -> State:
                 raise _too_large(name)
             return np.asarray(data[()])
 
-        return State(steps, _arrays(slots, list(file), read))
+        return State(steps, _arrays(slots, [str(name) for name in file], read))
 
 
 def _arrays(

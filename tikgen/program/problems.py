@@ -65,8 +65,10 @@ def told(path: str | os.PathLike[str], what: str) -> Iterator[None]:
     """
     try:
         yield
-    except ProgramError:
-        raise
+    except ProgramError as error:
+        if what != "read" or str(path) in str(error):
+            raise
+        raise ProgramError(f"{str(path)!r}: {error}") from None
     except Exception as error:  # A damaged file has readers raise any.
         reason = why(error) or type(error).__name__
         if what == "read" and not isinstance(error, OSError | MemoryError):
