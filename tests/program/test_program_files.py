@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import resource
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,7 +15,7 @@ import pytest
 
 import tikgen
 from tikgen.errors import ProgramError
-from tikgen.program import checkpoints, saving, zarr_arrays
+from tikgen.program import checkpoints, replacing, saving, zarr_arrays
 from tikgen.program import state as states
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
@@ -202,3 +204,101 @@ def test_a_file_that_other_programs_change_or_an_earlier_version_wrote_is_read(
     path.write_bytes(changed[: changed.rindex(b"\ntikgen crc32 ")].replace(b"u\0", b"\xff\0"))
     with pytest.raises(ProgramError, match=r"run.h5.*: the state has no u and has"):
         made.load(path)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
+@pytest.mark.parametrize("name", FILES)
+def test_what_a_killed_save_leaves_is_removed_by_the_next_one(name: str, tmp_path: Path) -> None:
+    needs(name)
+    path, made = tmp_path / name, program()
+    made.save(path)
+    made.run(1)
+    state = made.state()
+    for _ in range(2):
+        child = os.fork()
+        if not child:
+            try:
+                os.fsync = lambda _: os.kill(os.getpid(), signal.SIGKILL)
+                checkpoints.save(state, path, "")  # Taichi does not live on in a copy.
+            finally:
+                os._exit(1)
+        _, status = os.waitpid(child, 0)
+        assert os.WTERMSIG(status) == signal.SIGKILL
+    assert len(list(tmp_path.iterdir())) > 1
+    made.load(path)
+    assert made.steps == 0
+    made.save(path)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_what_another_process_writes_stays(tmp_path: Path) -> None:
+    path, made = tmp_path / "run.npz", program()
+    for foreign in ("run.npz.tmp", ".run.npz.other.tmp", ".run.npz2.01234567.tmp"):
+        (tmp_path / foreign).touch()
+    count = len(list(tmp_path.iterdir()))
+    with replacing.replaced(path) as file:
+        made.save(path)
+        assert len(list(tmp_path.iterdir())) == count + 2
+        file.write(b"whole")
+    assert path.read_bytes() == b"whole"
+    assert len(list(tmp_path.iterdir())) == count + 1
+
+
+@pytest.mark.parametrize("removes", [True, False])
+def test_a_file_that_is_removed_before_it_is_locked_is_made_again(
+    removes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, calls, lock = tmp_path / "run.npz", [], replacing._lock
+
+    def late(file: Any, wait: bool) -> bool:
+        calls.append(wait)
+        if not removes:
+            return False  # A system without locks.
+        if len(calls) == 1:
+            Path(file.name).unlink()
+        return lock(file, wait)
+
+    monkeypatch.setattr(replacing, "_lock", late)
+    program().save(path)
+    assert calls == [True] * (1 + removes)
+    assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", [*FILES, "run.zarr"])
+def test_a_link_stays_one_and_its_file_is_replaced(name: str, tmp_path: Path) -> None:
+    needs(name)
+    made, folder, link = program(), tmp_path / "scratch", tmp_path / name
+    folder.mkdir()
+    link.symlink_to(folder / f"other{link.suffix}")
+    assert made.load(link, missing_ok=True) is False
+    with pytest.raises(ProgramError, match="cannot be read: No such file"):
+        made.load(link)
+    for _ in range(2):
+        made.run(1, checkpoint=link)
+        made.save(link)
+        assert link.is_symlink()
+        assert [found.name for found in folder.iterdir()] == [f"other{link.suffix}"]
+    assert sorted(tmp_path.iterdir()) == sorted([folder, link])
+    again = program()
+    assert again.load(link, missing_ok=True)
+    assert again.steps == 2
+
+
+@pytest.mark.parametrize("name", [*FILES, "run.zarr"])
+def test_what_is_no_file_is_neither_replaced_nor_read(name: str, tmp_path: Path) -> None:
+    needs(name)
+    made, path = program(), tmp_path / name
+    wrong = [
+        lambda: path.symlink_to(path),  # To itself.
+        lambda: os.mkfifo(path),  # Who opens it waits for a writer.
+    ]
+    for make in wrong:
+        make()
+        for act in (made.save, made.load, lambda path: made.load(path, missing_ok=True)):
+            with pytest.raises(ProgramError, match=name):
+                act(path)
+        with pytest.raises(ProgramError, match=f"{name}' cannot be written"):
+            made.run(1, checkpoint=path)
+        assert list(tmp_path.iterdir()) == [path]
+        assert not path.is_file()
+        path.unlink()

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib
 import io
 import json
 import os
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +19,7 @@ from tikgen import untrusted
 from tikgen.disk import path_of
 from tikgen.errors import ProgramError
 from tikgen.program.problems import told
+from tikgen.program.replacing import check_plain, check_replaceable, replaced
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State, check_array, check_names
 from tikgen.version import __version__
@@ -51,11 +50,8 @@ def save(state: State, path: PathLike, about: str) -> None:
     path = Path(path)
     write = _write_hdf5 if _is_hdf5(path) else _write_npz
     text = text_about(state.steps, about)
-    with told(path, "written"), _temporary(path) as temporary:
-        write(temporary, state, text)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+    with told(path, "written"), replaced(resolved(path)) as file:
+        write(file, state, text)
 
 
 def check_path(path: Any, where: str) -> None:
@@ -71,29 +67,21 @@ def name_of(path: Any) -> str:
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a checkpoint cannot be written there."""
     path = Path(path)
-    with told(path, "written"), _temporary(path) as temporary:
+    with told(path, "written"):
         if _is_hdf5(path):
             _h5py()
-        temporary.touch()
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        check_replaceable(resolved(path))
 
 
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """Give a file beside a checkpoint, which a run that is killed may leave half written."""
-    check_name(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        yield temporary
-    finally:
-        temporary.unlink(missing_ok=True)
+def resolved(path: PathLike) -> Path:
+    """Return where a checkpoint lies, if its name is that of a link as well.
 
-
-def check_name(path: Path) -> None:
-    """Raise ProgramError if a path ends in no name."""
-    if not path.name:
+    Raises:
+        ProgramError: if the path ends in no name.
+    """
+    if not Path(path).name:
         raise ProgramError(f"a checkpoint needs the name of a file; got {str(path)!r}")
+    return Path(os.path.realpath(path))
 
 
 def load(path: PathLike, slots: Slots) -> State:
@@ -108,13 +96,14 @@ def load(path: PathLike, slots: Slots) -> State:
     """
     path = Path(path)
     with told(path, "read"):
+        check_plain(path)
         with path.open("rb"):
             pass
         return (_read_hdf5 if _is_hdf5(path) else _read_npz)(path, slots)
 
 
-def _write_npz(path: Path, state: State, about: str) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
+def _write_npz(file: BinaryIO, state: State, about: str) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_ABOUT, about)
         for name, values in state.arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -138,17 +127,17 @@ def _read_npz(path: Path, slots: Slots) -> State:
         return State(steps, _arrays(slots, list(members), read))
 
 
-def _write_hdf5(path: Path, state: State, about: str) -> None:
+def _write_hdf5(file: BinaryIO, state: State, about: str) -> None:
     # HDF5 writes late, in part when a dataset is freed, where h5py passes over what fails.
     image = io.BytesIO()
-    with _h5py().File(image, "w") as file:
-        file.attrs[_ABOUT] = about
-        kept = [file.create_dataset(name, data=values) for name, values in state.arrays.items()]
-        file.flush()
+    with _h5py().File(image, "w") as hdf5:
+        hdf5.attrs[_ABOUT] = about
+        kept = [hdf5.create_dataset(name, data=values) for name, values in state.arrays.items()]
+        hdf5.flush()
         del kept
-    with path.open("wb") as whole, image.getbuffer() as content:
-        whole.write(content)
-        whole.write(_seal(zlib.crc32(content)))
+    with image.getbuffer() as content:
+        file.write(content)
+        file.write(_seal(zlib.crc32(content)))
 
 
 def _seal(checksum: int) -> bytes:

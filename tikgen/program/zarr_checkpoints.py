@@ -20,7 +20,7 @@ import numpy.typing as npt
 
 from tikgen.errors import ProgramError
 from tikgen.program import zarr_arrays
-from tikgen.program.checkpoints import PathLike, check_name, steps_in, text_about
+from tikgen.program.checkpoints import PathLike, resolved, steps_in, text_about
 from tikgen.program.problems import agreed, exchanging, told
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import check_array, check_kind, check_names
@@ -39,14 +39,20 @@ def is_store(path: PathLike) -> bool:
 
 
 def exists(path: PathLike) -> bool:
-    """Return whether there is a checkpoint."""
-    return os.path.lexists(path) or (is_store(path) and _aside(_resolved(path)).is_dir())
+    """Return whether there is a checkpoint, or something that cannot be read."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return is_store(path) and _aside(resolved(path)).is_dir()
+    except OSError:  # load() says why: a run that began anew would replace it.
+        return True
+    return True
 
 
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a store cannot be written there."""
     with told(path, "written"):
-        folder = _resolved(path)
+        folder = resolved(path)
         _check_replaceable(folder)
         temporary = _temporary(folder)
         temporary.mkdir()
@@ -71,7 +77,7 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
     folder = temporary = Path()
     with agreed(team) as problems, problems.of(path, "written"):
         if is_first:
-            folder = _resolved(path)
+            folder = resolved(path)
             _recover(folder)
             _check_replaceable(folder)
             _clear(folder)
@@ -109,7 +115,7 @@ def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike) -> None:
     layouts: dict[str, Layout] = {}
     with agreed(team) as problems, problems.of(path, "read"):
         if team is None or team.rank == 0:
-            folder = _resolved(path)
+            folder = resolved(path)
             _recover(folder)
             steps, layouts = _opened(folder, slots)
     folder, steps, layouts = _shared(team, (folder, steps, layouts))
@@ -181,12 +187,6 @@ def _opened(folder: Path, slots: Slots) -> tuple[int, dict[str, Layout]]:
         shape = _whole_shape(slots, number)
         check_kind(name, slots.arrays[number], shape, layout.dtype, layout.shape)
     return steps, layouts
-
-
-def _resolved(path: PathLike) -> Path:
-    """Return where a store lies, if its name is that of a link as well."""
-    check_name(Path(path))
-    return Path(os.path.realpath(path))
 
 
 def _temporary(folder: Path) -> Path:
