@@ -128,7 +128,8 @@ def _read_npz(path: Path, slots: Slots) -> State:
 
 
 def _write_hdf5(file: BinaryIO, state: State, about: str) -> None:
-    # HDF5 writes late, in part when a dataset is freed, where h5py passes over what fails.
+    # HDF5 writes late, in part when a dataset is freed, where h5py passes over what fails: it
+    # writes into memory here, and with all datasets open.
     image = io.BytesIO()
     with _h5py().File(image, "w") as hdf5:
         hdf5.attrs[_ABOUT] = about
@@ -145,7 +146,7 @@ def _seal(checksum: int) -> bytes:
 
 
 def _check_seal(path: Path) -> None:
-    """Raise ValueError if a file of HDF5 differs from what was written, and nothing says why."""
+    """Raise ValueError if a file of HDF5 is damaged, if it has a checksum."""
     with path.open("rb") as file:
         left = file.seek(0, os.SEEK_END) - len(_SEAL) - _DIGITS
         file.seek(max(0, left))
@@ -154,8 +155,7 @@ def _check_seal(path: Path) -> None:
             return
         file.seek(0)
         checksum = 0
-        while left:
-            piece = file.read(min(left, _PIECE))
+        while piece := file.read(min(left, _PIECE)):
             checksum, left = zlib.crc32(piece, checksum), left - len(piece)
         if seal != _seal(checksum):
             raise ValueError("it is damaged")
