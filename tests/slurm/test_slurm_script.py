@@ -80,7 +80,7 @@ def test_a_script_asks_for_what_is_said(folder: Path) -> None:
         "mem": "20G",
     }
     python = shlex.quote(sys.executable)
-    assert f"\nsrun --wait=60 --mpi=pmix {python} heat.py --ranks 3\n" in done.stdout
+    assert f"\n    srun --wait=60 --mpi=pmix {python} heat.py --ranks 3\n" in done.stdout
     assert "\nexport TI_CPU_MAX_NUM_THREADS=6\n" in done.stdout
 
 
@@ -140,11 +140,52 @@ def test_bash_waits_where_sigterm_comes_to_it_too(folder: Path) -> None:
     )
     (folder / "job.sh").write_text(script_of(Job((str(script),), python=sys.executable)))
     job = subprocess.Popen(["bash", "job.sh"], start_new_session=True)
-    while not (folder / "started").exists():
-        assert job.poll() is None
-        time.sleep(0.01)
+    until_there_is(folder / "started", job)
     os.killpg(job.pid, signal.SIGTERM)
     assert job.wait(60) == 75
+    assert (folder / "scontrol.words").read_text() == "requeue 7\n"
+
+
+# Says that it runs; it listens to no port, and only the sweep ends by itself.
+STANDS_FOR_PYTHON = """#!/bin/sh
+touch "ran-${2##*.}"
+[ "$2" = tikgen ] || exec sleep 600
+"""
+
+
+def until_there_is(path: Path, job: subprocess.Popen[bytes]) -> None:
+    """Wait until a job has made a file."""
+    while not path.exists():
+        assert job.poll() is None
+        time.sleep(0.01)
+
+
+SWEEP = ("map", "--results", "a")
+SETUP = ("touch setup", "while [ ! -e go ]; do sleep 0.01; done")
+
+
+@pytest.mark.parametrize(
+    ("words", "setup", "begun", "status"),
+    [
+        (("-m", "tikgen"), SETUP, "setup", 75),
+        (SWEEP, SETUP, "setup", 130),
+        ((*SWEEP, "--ranks", "1"), SETUP, "setup", 130),
+        (SWEEP, (), "ran-dask_worker", 130),
+    ],
+)
+def test_sigterm_before_the_work_has_started_is_not_lost(
+    words: tuple[str, ...], setup: tuple[str, ...], begun: str, status: int, folder: Path
+) -> None:
+    (folder / "python").write_text(STANDS_FOR_PYTHON)
+    (folder / "python").chmod(0o755)
+    job = Job(words, is_sweep=status == 130, python="./python", setup=setup)
+    (folder / "job.sh").write_text(script_of(job))
+    running = subprocess.Popen(["bash", "job.sh"], stdout=subprocess.DEVNULL)
+    until_there_is(folder / begun, running)
+    running.send_signal(signal.SIGTERM)
+    (folder / "go").touch()
+    assert running.wait(30) == status
+    assert not (folder / "ran-tikgen").exists()
     assert (folder / "scontrol.words").read_text() == "requeue 7\n"
 
 
