@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -28,9 +28,10 @@ def heat(
     text: str = "u' = u + dt*lap(u)",
     periodic: bool = True,
     every: int | None = None,
+    sums: Literal["fast", "exact"] = "fast",
     **options: Any,
 ) -> tikgen.Program:
-    grid = tikgen.Grid(shape, periodic=periodic, exchange_every=every)
+    grid = tikgen.Grid(shape, periodic=periodic, exchange_every=every, sums=sums)
     boundary = "periodic" if periodic else "zero"
     step = tikgen.update(text, dim=len(shape), scalars="dt", boundary=boundary, **options)
     names = {name: np.zeros(1, np.float32) for name in ("warmest", "total") if name in text}
@@ -119,7 +120,18 @@ def test_layers_are_as_wide_as_the_text_reads() -> None:
 def test_reductions_are_joined_by_all() -> None:
     text = "u' = u + dt*lap(u); warmest = max(u'); total = sum(u')"
     (_, many) = predict(heat((64, 64), text), [16], NET, machine()).strong
-    assert many.joining == pytest.approx(4 * 2e-6 + 16 * 8e-9)
+    # In 4 rounds each rank receives two f32 of each other one.
+    assert many.joining == pytest.approx(4 * 2e-6 + 15 * 8e-9)
+    # An exact sum is joined by itself, as 69 integers of 64 bits.
+    (_, many) = predict(heat((64, 64), text, sums="exact"), [16], NET, machine()).strong
+    assert many.joining == pytest.approx(2 * 4 * 2e-6 + 15 * (4 + 69 * 8) * 1e-9)
+
+
+def test_a_join_costs_a_latency_a_doubling_and_what_is_received() -> None:
+    net = Network(latency=1e-6, bandwidth=1e9, join=5e-6)
+    for ranks, rounds in ((2, 1), (3, 2), (4, 2), (1000, 10)):
+        wanted = 5e-6 + rounds * 1e-6 + (ranks - 1) * 8e-9
+        assert net.joined(ranks, 8) == pytest.approx(wanted)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:

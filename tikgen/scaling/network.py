@@ -64,9 +64,12 @@ class Network:
         return self.latency + posted + messages.size / self.bandwidth + self.run * messages.runs
 
     def joined(self, ranks: int, size: int) -> float:
-        """Return how long all ranks take to tell each other some bytes."""
+        """Return how long all ranks take to tell each other some bytes.
+
+        In each of the rounds they know twice as much, until each has what all others had.
+        """
         rounds = math.ceil(math.log2(ranks))
-        return self.join + rounds * self.latency + ranks * size / self.bandwidth
+        return self.join + rounds * self.latency + (ranks - 1) * size / self.bandwidth
 
 
 def fitted(measured: Sequence[tuple[Messages, float]]) -> Network:

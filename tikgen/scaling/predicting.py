@@ -133,8 +133,8 @@ def _point(
             continue
         for messages in launch.messages(decomposition, owned):
             exchanging += launch.times * network.seconds(messages)
-        if launch.joined:
-            joining += launch.times * network.joined(count, launch.joined)
+        for size in launch.joins:
+            joining += launch.times * network.joined(count, size)
     return Point(count, decomposition.shape, decomposition.ranks, computing, exchanging, joining)
 
 
