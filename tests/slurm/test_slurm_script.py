@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -232,7 +233,10 @@ def test_what_sbatch_says_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ("--sbatch takes an option as --name", "--sbatch exclusive heat.py"),
         ("--time takes minutes, as 90,", "--time soon heat.py"),
         ("--time takes minutes, as 90,", "--time 0 heat.py"),
-        ("minutes and seconds up to 59 after a colon; got '12:99:00'", "--time 12:99:00 heat.py"),
+        (
+            "minutes and seconds up to 59 after a colon, or UNLIMITED; got '12:99:00'",
+            "--time 12:99:00 heat.py",
+        ),
         ("with hours up to 23 after days", "--time 2-24 heat.py"),
         ("minutes and seconds up to 59", "--time 90:60 heat.py"),
         ("cannot be stopped 5 minutes before its end", "--time 5 heat.py"),
@@ -266,10 +270,27 @@ def test_a_setup_is_a_line() -> None:
         ("2-12", 216000),
         ("2-12:30", 217800),
         ("2-0:0:7", 172807),
+        ("UNLIMITED", math.inf),
+        ("infinite", math.inf),
     ],
 )
-def test_times_are_those_of_slurm(time: str, seconds: int) -> None:
+def test_times_are_those_of_slurm(time: str, seconds: float) -> None:
     assert seconds_of(time) == seconds
+    assert directives(script_of(Job(("heat.py",), time=time)))["time"] == time
+
+
+def test_a_signal_comes_a_second_before_the_end_at_least() -> None:
+    for minutes, told in ((0.001, "TERM@1"), (0.026, "TERM@2"), (2.5, "TERM@150")):
+        assert directives(script_of(Job(("heat.py",), stop_before=minutes)))["signal"] == told
+
+
+def test_the_name_of_a_script_may_begin_with_a_dash(folder: Path) -> None:
+    (folder / "-dash.py").write_text("import sys\nprint(sys.argv[1:])")
+    done = submit("-o", "job.sh", "--", "-dash.py", "-x")
+    assert done.exit_code == 0, done.output
+    ran = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "['-x']\n"), ran.stderr
+    assert directives((folder / "job.sh").read_text())["job-name"] == "dash"
 
 
 @pytest.mark.slow
