@@ -1,4 +1,4 @@
-"""Vectors where Taichi needs numbers: LLVM would end the process with them."""
+"""Vectors where Taichi needs numbers, and indices outside of them: LLVM would end the process."""
 
 from typing import Any
 
@@ -39,10 +39,15 @@ def launched(line: str) -> tuple[Any, Any]:
         ("a: ti.f32 = v[i]; x[i] = a", "cannot assign '[Tensor (2) f32]' to 'f32'"),
         ("v[i] += [1.0, 2.0, 3.0]", "cannot assign '[Tensor (3) f32]' to '[Tensor (2) f32]'"),
         ("ti.atomic_max(v[i], ti.Vector([1.0]))", "cannot assign '[Tensor (1) f32]' to"),
+        ("x[i] = ti.Vector([1, 2])[5]", "index 5 is out of bounds for axis 0 with size 2"),
+        ("v[i][2] = 1.0", "index 2 is out of bounds for axis 0 with size 2"),
+        ("x[i] = ti.Matrix.zero(ti.f32, 2, 3)[1, 3]", "index 3 is out of bounds for axis 1 with"),
+        ("v[i] = [v[i][j + 1] for j in ti.static(range(2))]", "index 2 is out of bounds"),
+        ("v[i][0:3] = ti.Vector([1, 2, 3])", "index 2 is out of bounds for axis 0 with size 2"),
         ("for _ in range(ti.Vector([1, 2])): x[i] += 1", "range takes integers; got '[Tensor (2)"),
     ],
 )
-def test_a_vector_in_place_of_a_number_is_refused(line: str, problem: str) -> None:
+def test_misuse_of_a_vector_is_refused_with_the_line(line: str, problem: str) -> None:
     with pytest.raises(KernelCompileError) as caught:
         launched(line)
     told = str(caught.value)
