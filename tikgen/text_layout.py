@@ -11,11 +11,17 @@ from typing import TextIO
 _GAP = "  "
 
 
-def width_of(stream: TextIO) -> int | None:
-    """Return the number of columns: COLUMNS, or the terminal's; None if the output is piped."""
+def width_of(stream: TextIO | None) -> int | None:
+    """Return the number of columns: COLUMNS, or the terminal's; None if the output is piped.
+
+    Args:
+        stream: where the text goes; None for nowhere, as where a standard stream is closed.
+    """
     given = os.environ.get("COLUMNS", "")
     if given.isdecimal() and int(given) > 0:
         return int(given)
+    if stream is None:
+        return None
     try:
         return os.get_terminal_size(stream.fileno()).columns or None
     except (OSError, ValueError):  # It is no terminal, or no file.

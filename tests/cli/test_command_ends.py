@@ -16,7 +16,7 @@ import typer
 from typer.testing import CliRunner
 
 from tikgen.cli import app, bundle_commands, common, export_command, tuning_commands, watch_command
-from tikgen.cli.exit_codes import FAILED, INTERRUPTED
+from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED, OK
 from tikgen.cli.output import print_result
 from tikgen.errors import ParameterError, TemplateError
 from tikgen.template import catalogue
@@ -129,3 +129,33 @@ def test_watching_goes_on_after_parameters_that_do_not_fit(
     )
     watch_command._verify(catalogue.find_template("map").folder, ["cpu"], 1, {})
     assert "2 skipped: no f64" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("render", "transpose", "-o"),
+        ("eject", "transpose", "-o"),
+        ("submit", "-o", "FILE", __file__),
+        ("tuned", "export"),
+    ],
+    ids=lambda words: words[0],
+)
+def test_a_file_that_was_edited_is_overwritten_by_force_alone(
+    words: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tikgen.tuning.exchange.exported", lambda *_: ("[[record]]\n", 1))
+    file = tmp_path / "mine"
+    command = [str(file) if word == "FILE" else word for word in words]
+    command += [str(file)] if "FILE" not in words else []
+    file.touch()  # As mktemp does.
+    assert code_of(*command) == code_of(*command) == OK
+    written = file.read_text()
+    file.write_text(edited := f"{written}# mine\n")
+    refused = CliRunner().invoke(app, command)
+    assert refused.exit_code == MISUSED
+    assert "pass --force to overwrite it" in " ".join(refused.output.split())
+    assert file.read_text() == edited
+    at = 2 if words[0] == "tuned" else 1
+    assert code_of(*command[:at], "--force", *command[at:]) == OK
+    assert file.read_text() == written

@@ -53,7 +53,7 @@ def staged(path: Path) -> None:
 
 
 def output(path: Path) -> None:
-    write_text(path / "mine.py", "x")
+    write_text(path / "mine.py", "x", force=False)
 
 
 def appended(path: Path) -> None:
@@ -131,14 +131,14 @@ def test_a_full_disk_is_reported(
 @pytest.mark.skipif(not hasattr(os, "symlink"), reason="this system has no links")
 def test_a_file_that_cannot_be_written_keeps_what_it_held(tmp_path: Path) -> None:
     file, link = tmp_path / "file.py", tmp_path / "link.py"
-    write_text(file, "before")
+    write_text(file, "before", force=False)
     file.chmod(0o640)
     link.symlink_to(file)
     with pytest.raises(OSError, match="full"), whole(link) as new:
         new.write_text("half of")
         raise OSError(errno.ENOSPC, "full")
     assert file.read_text() == "before"
-    write_text(link, "after")
+    write_text(link, "after", force=True)
     assert file.read_text() == "after"
     assert link.is_symlink()
     assert file.stat().st_mode & 0o777 == 0o640
@@ -146,7 +146,7 @@ def test_a_file_that_cannot_be_written_keeps_what_it_held(tmp_path: Path) -> Non
     circle = tmp_path / "circle.py"
     circle.symlink_to(circle)
     with pytest.raises(TikgenError, match="symbolic links"):
-        write_text(circle, "nowhere")
+        write_text(circle, "nowhere", force=True)
     assert circle.is_symlink()
 
 

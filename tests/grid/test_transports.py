@@ -177,6 +177,20 @@ def test_processes_of_nccl_that_share_a_gpu_are_refused(monkeypatch: pytest.Monk
         gpus.check_own_gpu(found)
 
 
+def test_processes_end_all_without_an_error_stream(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Ending(processes.Alone):
+        has_ended = False
+
+        def end(self) -> None:
+            self.has_ended = True
+
+    transport = Ending()
+    monkeypatch.setattr("sys.stdout", None)
+    monkeypatch.setattr("sys.stderr", None)
+    processes.Processes(transport).end()
+    assert transport.has_ended
+
+
 def test_processes_of_mpi_take_nccl_if_all_can(monkeypatch: pytest.MonkeyPatch) -> None:
     class Told(mpi.MPITransport):
         size = 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,8 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen.live import cells, versions, watching
+from tikgen.errors import InvalidId, TikgenError
+from tikgen.live import Loader, cells, versions, watching
 from tikgen.live.rebuilding import Change
 
 
@@ -55,3 +57,28 @@ def test_where_the_system_cannot_watch_files_are_looked_at(
         if looks == 3:
             stop.set()
     assert looks == 3
+
+
+@pytest.mark.parametrize(
+    ("id", "statement", "is_importable"),
+    [
+        ("lib", "import lib", True),
+        ("é", "from é import V", True),
+        ("s.t", "from s.t import V", True),
+        ("s.t", "import s.t", False),
+        ("1a", "import 1a", False),
+        ("class", "import class", False),
+        ("a-b", "from a-b import V", False),
+    ],
+)
+def test_ids_that_statements_can_import(id: str, statement: str, is_importable: bool) -> None:
+    loader = Loader()
+    assert loader.load("V = 1", id).V == 1
+    with contextlib.nullcontext() if is_importable else pytest.raises(TikgenError):
+        loader.load(statement, "user")
+
+
+@pytest.mark.parametrize("id", ["", ".a", "-a", "a b", "x" * 101, "os.a"])
+def test_ids_that_are_refused(id: str) -> None:
+    with pytest.raises(InvalidId):
+        Loader().load("V = 1", id)

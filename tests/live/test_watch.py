@@ -328,3 +328,18 @@ def test_a_deleted_file_harms_no_kernel_and_may_be_restored(
     put(root / "adder/kernel.py.j2", TEXT.replace("x[i] +", "x[i] -"))
     next_change(watcher, lambda c: kernel in c.rebuilt)
     assert added(kernel) == -4
+
+
+def test_a_python_file_that_is_gone_or_new_is_named(root: Path, watcher: Watcher) -> None:
+    tikgen.build("adder")
+    helper = root / "adder/helper.py"
+    save(root / "adder/template.py", "from typing", "from .helper import N\nfrom typing")
+    lost = next_change(watcher)
+    assert lost.files == (root / "adder/template.py",)
+    put(helper, "N = 1\n")
+    assert next_change(watcher).files == (helper,)
+    helper.unlink()
+    lost = next_change(watcher)
+    assert lost.files == (helper,)
+    assert str(lost).startswith("adder: adder/helper.py changed, and cannot be used")
+    assert "No module named helper.py" in str(lost)

@@ -94,11 +94,11 @@ def test_the_commands_of_the_readme_are_all_there_are() -> None:
 
 
 def test_the_exit_codes_are_those_of_the_command_line() -> None:
-    from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MEANING, MISUSED, OK
+    from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MEANING, MISUSED, OK, UNREAD
 
     assert f"The exit status is {OK} where all is well, {FAILED} where what was asked for" in TEXT
     assert f"{MISUSED} where it cannot be done as asked" in TEXT
-    assert f"and {INTERRUPTED} after Ctrl-C" in TEXT
+    assert f"{INTERRUPTED} after Ctrl-C, and {UNREAD} where the reader of a pipe stops" in TEXT
     for cause in ("agree with its reference, a proof, a disk", "an unknown template or file"):
         assert cause in TEXT
         assert cause in MEANING

@@ -90,8 +90,37 @@ def test_an_error_in_a_file_beside_is_located_and_changes_nothing(folder: Path) 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:
     (folder / "numbers.py").unlink()
-    with pytest.raises(TemplateError, match=r"No module named '.*numbers' \(in template\.py:4\)"):
+    with pytest.raises(TemplateError, match=r"No module named numbers\.py \(in template\.py:4\)"):
         tikgen.load_template(folder)
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new", "told"),
+    [
+        (
+            "numbers.py",
+            "def factor",
+            "def factors",
+            "cannot import name 'factor' from numbers.py (",
+        ),
+        (
+            "template.py",
+            "from .numbers",
+            "from . import no\nfrom .numbers",
+            "'no' from template.py",
+        ),
+        ("template.py", "(Template)", "(Template, Template)", "duplicate base class Template"),
+        ("numbers.py", "def factor", "class C: ...\nC + 1\ndef factor", "operand type"),
+    ],
+)
+def test_errors_name_files_and_no_modules(
+    folder: Path, file: str, old: str, new: str, told: str
+) -> None:
+    (folder / file).write_text((folder / file).read_text().replace(old, new, 1))
+    with pytest.raises(TemplateError) as caught:
+        tikgen.load_template(folder)
+    assert told in str(caught.value)
+    assert "tikgen_template" not in str(caught.value)
 
 
 def test_files_whose_names_are_no_identifiers_do_not_belong_to_it(folder: Path) -> None:

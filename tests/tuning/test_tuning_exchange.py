@@ -233,7 +233,7 @@ def test_commands_show_export_import_and_clear(tmp_path: Path) -> None:
     (entry,) = json.loads(command("tuned", "show", "double", "--json"))
     assert (entry["ratio"], entry["current"]) == (0.5, True)
     assert "wrote 2 records" in command("tuned", "export", str(path))
-    assert "wrote 3 records" in command("tuned", "export", str(path), "--all")
+    assert "wrote 3 records" in command("tuned", "export", str(path), "--all", "--force")
     records.keep(dataclasses.replace(record("double"), template="gone"))
     told = " ".join(command("tuned", "show", "gone").split())
     assert "template not found here" in told

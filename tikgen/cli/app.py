@@ -13,7 +13,7 @@ from typer.core import TyperGroup
 
 from tikgen import text_layout as layout
 from tikgen.cli import bundle_commands as bundles
-from tikgen.cli import exit_codes, shell_completion
+from tikgen.cli import exit_codes, shell_completion, streams
 from tikgen.cli import kernel_commands as kernels
 from tikgen.cli import machine_commands as machine
 from tikgen.cli import template_commands as templates
@@ -156,8 +156,10 @@ for _name, _panel, _help, _commands in _GROUPS:
 def main() -> None:
     """Run the command line."""
     hush()
+    streams.open_missing()
     warnings.showwarning = _show_warning
-    shell_completion.run_app(app)
+    with streams.flushed():
+        shell_completion.run_app(app)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:

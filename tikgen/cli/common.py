@@ -77,6 +77,7 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", metavar="FILE", help="File to write instead of printing."),
 ]
+Force = Annotated[bool, typer.Option("--force", help="Overwrite a file that holds something else.")]
 Picture = Annotated[Path | None, typer.Option(metavar="FILE", help="Picture to write.")]
 Seed = Annotated[int | None, typer.Option(min=0, metavar="N", help="Seed of the random data.")]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
@@ -150,10 +151,21 @@ def check_picture(path: Path | None) -> None:
         pictures.drawing()  # A package that is there may not be importable.
 
 
-def write_text(path: Path, text: str) -> None:
-    """Write a file that the user named."""
+def write_text(path: Path, text: str, force: bool) -> None:
+    """Write a text that the user may go on editing into a file that the user named.
+
+    Raises:
+        TikgenError: if the file holds something else and ``force`` is not set, or cannot be
+            written.
+    """
+    data = text.encode()
     try:
+        if not force and path.is_file() and path.read_bytes() not in (b"", data):
+            raise TikgenError(
+                f"{path} exists and holds something else; nothing was written. "
+                "Name another file, or pass --force to overwrite it."
+            )
         with whole(path) as new:
-            new.write_text(text, encoding="utf-8")
+            new.write_bytes(data)
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from error

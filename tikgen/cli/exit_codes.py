@@ -19,13 +19,14 @@ if TYPE_CHECKING:
     from tikgen.verification import Report
 
 OK, FAILED, MISUSED = 0, 1, 2
-# As shells report Ctrl-C.
-INTERRUPTED = 130
+# As shells report Ctrl-C, and a command that wrote to a pipe whose reader had stopped.
+INTERRUPTED, UNREAD = 130, 141
 
 MEANING = (
     "Exit codes: 0 success; 1 failure: a kernel that does not render, compile, run or agree with "
     "its reference, a proof, a disk; 2 a request that cannot be met: wrong usage, an unknown "
-    "template or file, a bad parameter, an arch that does not work here; 130 interrupted."
+    "template or file, a bad parameter, an arch that does not work here; 130 interrupted; 141 "
+    "the reader of the output has stopped, as head does."
 )
 
 _FAILURES = (

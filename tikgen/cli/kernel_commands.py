@@ -14,6 +14,7 @@ from tikgen.cli import exit_codes
 from tikgen.cli.common import (
     Arch,
     Engine,
+    Force,
     Json,
     Name,
     Output,
@@ -58,6 +59,7 @@ def render_command(
     arch: ScheduleArch = Arch.cpu,
     shape: Shape = None,
     output: Output = None,
+    force: Force = False,
     json: Json = False,
 ) -> None:
     """Print the source of a kernel."""
@@ -77,7 +79,7 @@ def render_command(
             }
         )
     else:
-        _emit(source.text, output)
+        _emit(source.text, output, force)
 
 
 def build_command(
@@ -194,12 +196,13 @@ def eject_command(
     arch: ScheduleArch = Arch.cpu,
     shape: Shape = None,
     output: Output = None,
+    force: Force = False,
 ) -> None:
     """Write a kernel as a standalone Python file: kernel, NumPy reference and self-check."""
     from tikgen.pipeline.builder import build
 
     name, asked = request(name, param, shape)
-    _emit(build(name, arch=arch.value, **asked).eject(arch.value), output)
+    _emit(build(name, arch=arch.value, **asked).eject(arch.value), output, force)
 
 
 def ir_command(
@@ -243,9 +246,9 @@ def why_command(
         say(str(cause))
 
 
-def _emit(text: str, output: Path | None) -> None:
+def _emit(text: str, output: Path | None, force: bool) -> None:
     if output is None:
         print_code(text)
     else:
-        write_text(output, text)
+        write_text(output, text, force)
         say(f"wrote {output}")

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tikgen.cli.common import Output, write_text
+from tikgen.cli.common import Force, Output, write_text
 from tikgen.cli.output import say
 from tikgen.errors import SubmissionError
 
@@ -66,6 +66,7 @@ def submit_command(
         typer.Option(metavar="OPTION", help="Another sbatch option, as --exclusive. Repeatable."),
     ] = None,
     output: Output = None,
+    force: Force = False,
     run: Annotated[bool, typer.Option("--run", help="Submit the job by sbatch.")] = False,
 ) -> None:
     """Write a Slurm script that runs a script on many processes, or a sweep on many workers.
@@ -104,7 +105,7 @@ def submit_command(
     )
     text = script_of(job)
     if output is not None:
-        write_text(output, text)
+        write_text(output, text, force)
         say(f"wrote {output}")
     elif not run:
         sys.stdout.write(text)

@@ -12,6 +12,7 @@ import typer
 from tikgen.cli import shell_completion
 from tikgen.cli.common import (
     Arch,
+    Force,
     Json,
     Name,
     Params,
@@ -21,6 +22,7 @@ from tikgen.cli.common import (
     one_or_all,
     request,
     template_name,
+    write_text,
 )
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED
 from tikgen.cli.output import print_json, print_result, say, say_error
@@ -141,11 +143,14 @@ def export_command(
     everything: Annotated[
         bool, typer.Option("--all", help="Export every candidate, not only the best.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Write tuning records to a TOML file that can be read, edited and checked in."""
-    from tikgen.tuning.exchange import export_records
+    from tikgen.tuning.exchange import exported
 
-    say(f"wrote {_count(export_records(file, _named(name), everything=everything))} to {file}")
+    text, count = exported(_named(name), everything)
+    write_text(file, text, force)
+    say(f"wrote {_count(count)} to {file}")
 
 
 def import_command(file: File) -> None:

@@ -133,9 +133,10 @@ class Processes:
 
     def end(self) -> None:
         """End all processes, with exit status 1."""
-        with contextlib.suppress(OSError, ValueError):
-            sys.stdout.flush()
-            sys.stderr.flush()
+        for stream in (sys.stdout, sys.stderr):
+            if stream is not None:  # It may be closed.
+                with contextlib.suppress(OSError, ValueError):
+                    stream.flush()
         self.transport.end()
 
 

@@ -79,7 +79,8 @@ class Loader:
             params: values for the names of a Jinja2 text, as :func:`tikgen.from_string` takes.
 
         Raises:
-            InvalidId: if the id is not a plain name, or the name of an installed module.
+            InvalidId: if the id holds anything but letters, digits, ``_``, ``-`` and ``.``, begins
+                with one of the last two, is longer than 100, or names an installed module.
             InvalidText: if the text cannot be a module: empty, huge, binary, not Python.
             ParameterError: if a parameter is unknown or could carry code.
             RenderError: if the text is malformed Jinja2, or fails when it is executed.

@@ -28,7 +28,7 @@ from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field
 
 from tikgen.errors import TaichiNotInitialised, WrongThread
-from tikgen.taichi import functions, reading, runtime
+from tikgen.taichi import functions, reading, runtime, stores
 
 epoch_at_import = impl.pytaichi
 # Handles of kernels that died. They leave Taichi's list when the next kernel comes, not while
@@ -170,5 +170,6 @@ if not hasattr(Ndarray.__init__, "__wrapped__"):  # Once, even if this module is
     _adopt_kernels()
     functions.mend()
     reading.mend()
+    stores.mend()
     if hasattr(os, "register_at_fork"):
         os.register_at_fork(after_in_child=lambda: runtime.after_fork())

@@ -58,9 +58,16 @@ class Files:
         return digest.hexdigest()
 
     def changed_since(self, before: Files) -> tuple[Path, ...]:
-        """Return the files that hold something else than they did ``before``, sorted."""
-        paths = self.contents.keys() & before.contents.keys()
-        return tuple(sorted(p for p in paths if self.contents[p] != before.contents[p]))
+        """Return the files that hold something else than they did ``before``, sorted.
+
+        Python files that are new or gone are among them. Macro files that a text alone begins or
+        ceases to import are not.
+        """
+        now, then = self.contents, before.contents
+        paths = now.keys() & then.keys() | {
+            p for p in now.keys() ^ then.keys() if p.suffix == ".py"
+        }
+        return tuple(sorted(p for p in paths if now.get(p) != then.get(p)))
 
 
 def read_files(text: Path, code: Path, search_path: Sequence[Path]) -> Files:

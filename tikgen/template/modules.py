@@ -18,6 +18,16 @@ def module_name(folder: Path) -> str:
     return f"tikgen_template_{folder.name}_{hashlib.sha256(str(folder).encode()).hexdigest()[:8]}"
 
 
+def message_of(error: BaseException, folder: Path) -> str:
+    """Return the message of an error, which names files of a template instead of modules."""
+    text, package = str(error), module_name(folder)
+    named = (isinstance(error, ImportError) and error.name) or ""
+    root, _, stem = named.partition(".")
+    if root == package:
+        text = text.replace(f"'{named}'", f"{stem or 'template'}.py")
+    return text.replace(f"{package}.", "")
+
+
 def is_same_template(one: str, other: str) -> bool:
     """Return whether two modules, by name, are files of one template."""
     root = one.partition(".")[0]

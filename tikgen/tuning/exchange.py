@@ -59,7 +59,7 @@ class _Unusable(Exception):
 def export_records(
     path: str | os.PathLike[str], name: str | None = None, *, everything: bool = False
 ) -> int:
-    """Write the records of the store to a TOML file; return how many.
+    """Write the records of the store to a TOML file, which is overwritten; return how many.
 
     Args:
         path: file to write.
@@ -71,18 +71,23 @@ def export_records(
         TikgenError: if there are no records, or the file cannot be written.
     """
     file = _file(path, "export_records")
-    found = [r for r in records.all_records() if name is None or r.template == name]
-    if not everything:
-        found = best_of_each(found)
-    if not found:
-        raise TikgenError(f"There are no tuning records{f' of {name}' if name else ''} to export.")
-    text = "\n".join([_HEAD, *map(_entry, sorted(found, key=_order))])
+    text, count = exported(name, everything)
     try:
         with whole(file) as new:
             new.write_text(text, encoding="utf-8")
     except OSError as error:
         raise TikgenError(f"Cannot write {path}: {why(error)}.") from None
-    return len(found)
+    return count
+
+
+def exported(name: str | None, everything: bool) -> tuple[str, int]:
+    """Return what :func:`export_records` writes, and the number of records in it."""
+    found = [r for r in records.all_records() if name is None or r.template == name]
+    if not everything:
+        found = best_of_each(found)
+    if not found:
+        raise TikgenError(f"There are no tuning records{f' of {name}' if name else ''} to export.")
+    return "\n".join([_HEAD, *map(_entry, sorted(found, key=_order))]), len(found)
 
 
 def _file(path: object, where: str) -> Path:
