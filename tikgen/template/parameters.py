@@ -38,6 +38,9 @@ class Invalid(ValueError):
         self.problem = problem
         super().__init__(problem)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.parameter, self.problem), vars(self)
+
 
 @dataclass(frozen=True)
 class Wording:
