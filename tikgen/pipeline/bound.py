@@ -15,6 +15,7 @@ from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
+from tikgen.template.here import Here
 
 
 class _Bindable(Protocol):
@@ -30,7 +31,7 @@ class _Bindable(Protocol):
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Bindable: ...
 
 
-class BoundKernel:
+class BoundKernel(Here):
     """A kernel with fixed arguments; made by :meth:`Kernel.bind`.
 
     Call it to launch. Scalars given by name, ``bound(a=2.0)``, are kept for later calls.

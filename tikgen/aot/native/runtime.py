@@ -21,6 +21,7 @@ from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
 from tikgen.dtypes import C_TYPES
 from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
+from tikgen.template.here import Opened
 
 _SCALARS = C_TYPES | {"f16": ctypes.c_float}
 _OUT_OF_MEMORY, _NOT_SUPPORTED = 4, 5
@@ -42,7 +43,7 @@ def _half(value: Any) -> float:
 _NUMBERS: dict[str, Callable[[Any], Any]] = {"f16": _half, "f32": float, "f64": float}
 
 
-class NativeEngine:
+class NativeEngine(Opened):
     """The library of a native bundle, as arrays and signatures need it; memory is that of NumPy."""
 
     is_host = True
@@ -81,7 +82,7 @@ class NativeEngine:
         raise BundleError(self._contents.path, "is closed; load it again")
 
 
-class NativeKernel:
+class NativeKernel(Opened):
     """A kernel of a native bundle; call it with its arguments to run it.
 
     Attributes:

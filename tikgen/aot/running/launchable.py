@@ -14,6 +14,7 @@ from tikgen.aot.running.frame import Frame
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.here import Opened
 
 # The number of scratch arrays and staged host arrays that each kernel keeps.
 _MOST_KEPT = 16
@@ -21,7 +22,7 @@ _MOST_KEPT = 16
 _MOST_CHOSEN = 1024
 
 
-class Launchable:
+class Launchable(Opened):
     """A kernel or a graph of a loaded bundle; call it with its arguments to launch it.
 
     NumPy arrays are used in place on the processor, and copied to the device and back elsewhere.
@@ -209,7 +210,7 @@ class Launchable:
         return f"<{what} {self.name}({self.signature}) on {self._engine.arch}>"
 
 
-class Family:
+class Family(Opened):
     """Kernels of one family; call it to launch the one that suits the arguments.
 
     Attributes:
