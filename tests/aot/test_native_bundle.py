@@ -183,6 +183,8 @@ def test_a_runtime_checks_selects_and_binds(loaded: tikgen.aot.Runtime) -> None:
     assert kernel.prepare()(2.0, *(a.ctypes.data for a in (x, y, z)), 9) == 0
     assert (z == 4).all()
     bound = kernel.bind(2.0, x, y, z)
+    with pytest.raises(ValueError, match="cannot resize"):
+        z.resize(1, refcheck=False)
     loaded.close()
     for use in (bound, lambda: loaded.total(x, y[:1])):
         with pytest.raises(BundleError, match="is closed"):

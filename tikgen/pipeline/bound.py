@@ -16,6 +16,7 @@ from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 from tikgen.template.here import Here
+from tikgen.template.pinned import pinned
 
 
 class _Bindable(Protocol):
@@ -209,6 +210,7 @@ class _Binding:
         loaded = self.loaded = loaded or kernel.loaded
         # What was passed, and below what the code takes.
         self.given = list(values)
+        self._pinned = pinned(values)
         self.sizes = loaded.check(values)
         self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
         # What will choose another engine, if that is open.

@@ -22,6 +22,7 @@ from tikgen.aot.running.device_array import DeviceArray
 from tikgen.dtypes import C_TYPES
 from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
 from tikgen.template.here import Opened
+from tikgen.template.pinned import pinned
 
 _SCALARS = C_TYPES | {"f16": ctypes.c_float}
 _OUT_OF_MEMORY, _NOT_SUPPORTED = 4, 5
@@ -165,7 +166,8 @@ class NativeKernel(Opened):
             self._check(run())
 
         bound.__doc__ = f"Run {self.name} with the arguments that were bound."
-        bound.values = values  # type: ignore[attr-defined]  # Keeps alive what is pointed to.
+        # Keeps alive, and in place, what is pointed to.
+        bound.values, bound.pinned = values, pinned(values)  # type: ignore[attr-defined]
         return bound
 
     def _check(self, status: int) -> None:

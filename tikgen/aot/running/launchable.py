@@ -15,6 +15,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.here import Opened
+from tikgen.template.pinned import pinned
 
 # The number of scratch arrays and staged host arrays that each kernel keeps.
 _MOST_KEPT = 16
@@ -157,7 +158,8 @@ class Launchable(Opened):
                 launch(frame)
 
         bound.__doc__ = f"Launch {self.name} with the arguments that were bound."
-        bound.values = values  # type: ignore[attr-defined]  # Keeps alive what the frame points to.
+        # Keeps alive, and in place, what the frame points to.
+        bound.values, bound.pinned = values, pinned(values)  # type: ignore[attr-defined]
         return bound
 
     def _staged(self, values: Sequence[Any]) -> dict[int, DeviceArray]:
