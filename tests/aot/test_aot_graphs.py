@@ -135,6 +135,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("stencil", "u", "v")], ["u", "v"], "no argument determines the size"),
         ([(abs, "u", "v")], [], "abs is not in the bundle; it holds stencil, axpy"),
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
+        ([("stencil", "u", "lambda")], [], "'lambda' cannot be the name of an argument: it is a k"),
         ([("stencil", "u", "_step0_partial")], [], "'_step0_partial' cannot be the name"),
     ],
 )

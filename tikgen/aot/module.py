@@ -19,7 +19,7 @@ from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, Ow
 from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned, steps_of
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
-from tikgen.aot.names import identifier, told_apart
+from tikgen.aot.names import identifier, name_problem, told_apart
 from tikgen.aot.native.planning import native_targets, without_fields
 from tikgen.aot.running.c_library import CAPABILITIES
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
@@ -115,8 +115,8 @@ class Module:
             ExportError: if it cannot be exported, an example does not fit, or the name is no
                 identifier.
         """
-        if name is not None and (not isinstance(name, str) or identifier(name) != name):
-            raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if name is not None and (problem := name_problem(name)):
+            raise ExportError(repr(name), problem)
         if isinstance(kernel, Kernel) and _has_template(kernel):
             if template_args or reference or examples:
                 raise ExportError(
@@ -155,8 +155,8 @@ class Module:
         Raises:
             ExportError: if it is no field, or its name is no identifier or another field's.
         """
-        if not isinstance(name, str) or identifier(name) != name:
-            raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if problem := name_problem(name):
+            raise ExportError(repr(name), problem)
         if not (is_field(field) or isinstance(field, m.Field)):
             problem = f"it must be a field, such as ti.field(ti.f32, (8, 8)); got {field!r:.60}"
             raise ExportError(f"the field {name!r}", problem)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from tikgen.aot import manifest as m
-from tikgen.aot.names import identifier
+from tikgen.aot.names import identifier, name_problem
 from tikgen.errors import ExportError, near
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template.arguments import split_extent
@@ -53,8 +54,8 @@ def plan_graph(
             in kind, dtype, dimension or shape.
     """
     draft = _Draft(f"the graph {name!r}")
-    if not isinstance(name, str) or identifier(name) != name:
-        draft.refuse("its name takes letters, digits and single underscores")
+    if problem := name_problem(name):
+        draft.refuse(f"its name cannot be used: {problem}")
     if name in kernels:
         draft.refuse("a kernel has the same name")
     listed = steps_of(name, steps)
@@ -277,6 +278,8 @@ class _Draft:
     def _use(self, number: int, kernel: m.Kernel, argument: m.Argument, name: str) -> None:
         if not name.isidentifier() or _SCRATCH.match(name):
             self.refuse(f"{name!r} cannot be the name of an argument")
+        if keyword.iskeyword(name):
+            self.refuse(f"{name!r} cannot be the name of an argument: it is a keyword of Python")
         split = map(split_extent, argument.shape)
         sizes: list[_Extent] = [(None if s is None else (number, s), more) for s, more in split]
         known = self._uses.get(name)
