@@ -112,6 +112,12 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
     assert replanned(graph, {"stencil": KERNELS["stencil"]}) is None
 
 
+def test_a_graph_says_how_many_steps_of_a_program_it_does() -> None:
+    graph = plan_graph("g", [("stencil", "u", "v")] * 2, KERNELS, program_steps=2)
+    again = replanned(graph, KERNELS)
+    assert again is not None and again.program_steps == graph.program_steps == 2
+
+
 @pytest.mark.parametrize(
     ("steps", "temporaries", "problem"),
     [

@@ -83,7 +83,7 @@ class Module:
         self._kernels: list[tuple[KernelPlan, str | None]] = []
         # Names of fields in the bundle and the fields, by their ids.
         self._fields: dict[int, tuple[str, Any]] = {}
-        self._graphs: dict[str, tuple[list[StepLike], tuple[str, ...]]] = {}
+        self._graphs: dict[str, tuple[list[StepLike], tuple[str, ...], int]] = {}
         self._kept: m.Manifest | None = None
 
     def add_kernel(
@@ -163,12 +163,24 @@ class Module:
         self._name_field(name, field, is_given=True)
 
     def add_graph(
-        self, name: str, steps: Sequence[StepLike], *, temporaries: Sequence[str] = ()
+        self,
+        name: str,
+        steps: Sequence[StepLike],
+        *,
+        temporaries: Sequence[str] = (),
+        program_steps: int = 0,
     ) -> None:
-        """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`."""
+        """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`.
+
+        Args:
+            name: its name.
+            steps: the launches.
+            temporaries: names of arrays that the runtime allocates.
+            program_steps: how many steps of a program one call does, for the manifest.
+        """
         if name in self._graphs:
             raise ExportError(f"the graph {name!r}", "it is there already")
-        self._graphs[name] = (steps_of(name, steps), tuple(temporaries))
+        self._graphs[name] = (steps_of(name, steps), tuple(temporaries), program_steps)
 
     def keep_graphs(self, filepath: str | os.PathLike[str]) -> None:
         """Keep the graphs of the bundle at a path whose kernels are added again."""
@@ -220,8 +232,8 @@ class Module:
             kernels[name] = replace(plan, entry=entry)
         entries = {name: plan.entry for name, plan in kernels.items()}
         graphs = {
-            name: plan_graph(name, steps, entries, temporaries)
-            for name, (steps, temporaries) in self._graphs.items()
+            name: plan_graph(name, steps, entries, temporaries, program_steps)
+            for name, (steps, temporaries, program_steps) in self._graphs.items()
         }
         for name, graph in (self._kept.graphs if self._kept is not None else {}).items():
             again = replanned(graph, entries) if self._is_kept(graph, entries) else None

@@ -38,6 +38,7 @@ def plan_graph(
     steps: Sequence[StepLike],
     kernels: Mapping[str, m.Kernel],
     temporaries: Sequence[str] = (),
+    program_steps: int = 0,
 ) -> m.Graph:
     """Return the graph that launches ``steps`` in order.
 
@@ -48,6 +49,7 @@ def plan_graph(
             of an argument of the graph or of a temporary, or a number that stays fixed.
         kernels: those of the bundle, by name.
         temporaries: names of arrays that the runtime allocates and the steps share.
+        program_steps: how many steps of a program they are.
 
     Raises:
         ExportError: if a kernel or an argument is unknown or missing, or uses of a name disagree
@@ -86,6 +88,7 @@ def plan_graph(
         temporaries=tuple(held.values()),
         constants=draft.constants,
         steps=tuple(planned),
+        program_steps=program_steps,
     )
 
 
@@ -95,8 +98,9 @@ def replanned(graph: m.Graph, kernels: Mapping[str, m.Kernel]) -> m.Graph | None
         (s.kernel, {n: graph.constants.get(given, given) for n, given in s.arguments.items()})
         for s in graph.steps
     ]
+    temporaries = [t.name for t in graph.temporaries]
     try:
-        return plan_graph(graph.name, steps, kernels, [t.name for t in graph.temporaries])
+        return plan_graph(graph.name, steps, kernels, temporaries, graph.program_steps)
     except ExportError:
         return None
 
