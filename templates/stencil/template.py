@@ -108,17 +108,21 @@ class Stencil(Template):
                 )
 
     class Schedule(ScheduleModel):
-        loop: Literal["function", "rows", "points", "linear", "blocks", "sweep"] = parameter(
-            "parallel over strips of rows that a real function computes, over rows, over points, "
-            "over points by their linear index, over blocks of threads with several points each, "
-            "or over columns that threads walk along the slowest axis",
-            "rows",
-            needs={
-                "function": {"storage": "ndarray", "arch": "cpu"},
-                "linear": PLAIN,
-                "blocks": {"dim": 1},
-                "sweep": {"storage": "ndarray", "dim": (2, 3)},
-            },
+        loop: Literal["function", "rows", "points", "linear", "blocks", "lanes", "sweep"] = (
+            parameter(
+                "parallel over strips of rows that a real function computes, over rows, over "
+                "points, over points by their linear index, over blocks of threads with several "
+                "points each, over groups of points along the first axes, which a thread computes "
+                "at once, or over columns that threads walk along the slowest axis",
+                "rows",
+                needs={
+                    "function": {"storage": "ndarray", "arch": "cpu"},
+                    "linear": PLAIN,
+                    "blocks": {"dim": 1},
+                    "lanes": {"storage": "ndarray", "dim": (2, 3)},
+                    "sweep": {"storage": "ndarray", "dim": (2, 3)},
+                },
+            )
         )
         unroll: Literal[1, 2, 4, 8, 16] = parameter(
             "points a step along a row", 4, only={"loop": "rows", "row_buffer": 0}, neutral=1
@@ -148,10 +152,17 @@ class Stencil(Template):
         block_dim: Literal[0, 32, 64, 128, 256, 512] = parameter(
             "threads in a block, 0 for Taichi's own choice",
             0,
-            only={"loop": ("rows", "points", "linear", "blocks")},
+            only={"loop": ("rows", "points", "linear", "blocks", "lanes")},
             needs={0: {"loop": Not("blocks")}},
         )
-        items: Literal[1, 2, 4, 8] = parameter("points a thread", 1, only={"loop": "blocks"})
+        items: Literal[1, 2, 4, 8] = parameter(
+            "points a thread, along the first axis if there are several",
+            1,
+            only={"loop": ("blocks", "lanes")},
+        )
+        item_rows: Literal[1, 2, 4] = parameter(
+            "rows of them along the second axis", 1, only={"loop": "lanes", "dim": 3}
+        )
         block_x: Literal[32, 64, 128, 256] = parameter(
             "threads along the last axis", 64, only=SWEEP
         )
@@ -173,7 +184,7 @@ class Stencil(Template):
     ) -> Mapping[str, Any]:
         if arch == "cpu":
             return on_cpu(p, sizes, max(map(max, radii(p))), self.arguments(p))
-        return on_gpu(p, arch, sizes, max(map(max, radii(p))))
+        return on_gpu(p, arch, sizes, max(map(max, radii(p))), len(weights(p)))
 
     def direct_schedule(
         self, p: Any, arch: str, sizes: Mapping[str, int] | None
@@ -190,7 +201,7 @@ class Stencil(Template):
     def check(self, p: Any, s: Any, arch: str) -> None:
         if s.block_x * s.block_y > 1024:
             raise Invalid("block_y", "times block_x must not exceed 1024 threads")
-        terms = s.unroll * s.items
+        terms = s.unroll * s.items * s.item_rows
         if terms * len(weights(p)) > 1024:
             raise Invalid(
                 "items" if s.items > 1 else "unroll",
@@ -267,6 +278,10 @@ class Stencil(Template):
             if s.blocks:
                 return looped((count - 1) // s.blocks + 1, walk)
             return parallel(count * s.block_x * (s.block_y or 1), walk)
+        if s.loop == "lanes":
+            groups = [(extents[0] - 1) // s.items + 1, *extents[1:]]
+            groups[1] = (groups[1] - 1) // s.item_rows + 1
+            return parallel(math.prod(groups), looped(s.items, looped(s.item_rows)))
         if s.loop == "blocks":
             pieces = (last - 1) // (s.block_dim * s.items) + 1
             return parallel(pieces * s.block_dim, looped(s.items))
@@ -289,6 +304,8 @@ class Stencil(Template):
     def full_sizes(self, p: Any, s: Any) -> tuple[Mapping[str, int], ...]:
         if s.loop == "function":
             room = s.row_buffer + 6  # A full buffer, and some points after it.
+        elif s.loop == "lanes":
+            room = 4
         elif s.loop == "blocks":
             # The threads of a block between others lie far from the ends; some of the last lack
             # points.

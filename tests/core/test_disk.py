@@ -28,7 +28,7 @@ from tikgen.tuning.sweeps.results_file import Done, ResultsFile
 from tikgen.tuning.sweeps.table import SweepResult
 
 LONG = "x" * 300
-MACHINE = tikgen.scaling.Machine(1, {}, None)
+MACHINE = tikgen.scaling.Machine(1, {"copy": ((1e3, 1e-6),)}, None)
 ROW = {"template": "map", "arch": "cpu", "digest": "d", "kind": "timed", "message": None}
 
 

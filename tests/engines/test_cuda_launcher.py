@@ -20,6 +20,7 @@ F32 = DType.f32
 KINDS: dict[str, list[Any]] = {
     "map-0": [(F32, None), (F32, 1), (F32, 1), (F32, 1)],
     "stencil-0": [(F32, 3), (F32, 3)],
+    "stencil-2": [(DType.f64, 2), (DType.f64, 2)],
     "scan-0": [(F32, 1), (F32, 1), (F32, 1)],
     "gemm-0": [(F32, 2), (F32, 2), (F32, 2), (F32, None), (F32, None)],
 }
@@ -92,6 +93,15 @@ def test_large_arrays_are_given_more_blocks(fake: FakeDriver) -> None:
     launcher.set_all([1.0, *(OnDevice(fake, 4096 * n, 10**7) for n in range(1, 4))])
     launcher.launch()
     assert fake.launched[1][1] == 8448  # All that the loop has.
+
+
+def test_threads_of_a_plain_loop_do_several_iterations(fake: FakeDriver) -> None:
+    """Four of them, but where some of the 160 blocks that run at once would have none."""
+    launcher = code("stencil-2").launcher()
+    for shape, blocks in (((100, 128), 100), ((200, 128), 160), ((1000, 512), 1000)):
+        launcher.set_all([OnDevice(fake, 4096 * n, *shape) for n in (1, 2)])
+        launcher.launch()
+        assert fake.launched.pop()[1:3] == (blocks, 128)
 
 
 def test_loop_bounds_are_computed_on_the_host(fake: FakeDriver) -> None:

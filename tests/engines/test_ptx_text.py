@@ -95,6 +95,15 @@ def test_every_load_of_an_argument_names_a_parameter() -> None:
     assert task.reads == {(0, 4), (16, 8), (32, 8), (40, 4), (48, 8)}
 
 
+def test_threads_do_several_short_iterations() -> None:
+    """Of a plain loop, here a stencil by points and the zeros of a histogram, and of no other."""
+    plain = {("stencil-2", 1), ("histogram-0", 0)}
+    for name in TEXTS:
+        tasks = ptx_text.translated(read(name), SIZE)[1]
+        for number, task in enumerate(tasks):
+            assert ptx_text.iterations(task) == (4 if (name, number) in plain else 1)
+
+
 def test_numbers_of_a_serial_task_are_computed() -> None:
     _, (serial, task) = ptx_text.translated(read("stencil-0"), 48)
     for shape in ((64, 64, 64), (3, 700, 5), (1, 1, 1), (130, 2, 65)):

@@ -20,7 +20,7 @@ import start
 import tikgen
 from tikgen.errors import GridError, ProgramError
 from tikgen.grid import mpi
-from tikgen.program import reference, zarr_arrays
+from tikgen.program import checkpoints, reference, zarr_arrays
 
 FOLDER = Path(sys.argv[1])
 start.init()
@@ -238,18 +238,35 @@ for damaged in ("u/2.0", "u_next/1.0", ".zattrs"):
 assert program.load(store)
 
 
-def full(*_: object) -> None:
-    """Be a disk that is full."""
-    raise OSError(errno.ENOSPC, "")
+def failing(error: Exception) -> Callable[..., object]:
+    """Return what raises an error: that of a disk that is full, or any."""
+
+    def fail(*_: object) -> None:
+        raise error
+
+    return fail
 
 
 written = zarr_arrays.write
-if rank == 1:
-    zarr_arrays.write = full
-refuses(
-    "(rank 1: )?.* cannot be written: the disk is full", lambda: program.save(store), ProgramError
-)
-zarr_arrays.write = written
+for each, told in (
+    (OSError(errno.ENOSPC, ""), "the disk is full"),
+    (RuntimeError("no such thing"), "no such thing"),
+):
+    if rank == 1:
+        zarr_arrays.write = failing(each)
+    told = f"(rank 1: )?.* cannot be written: {told}"
+    refuses(told, lambda: program.save(store), ProgramError)
+    zarr_arrays.write = written
+for function, call, told in (
+    ("_write_npz", program.save, "cannot be written: no such thing"),
+    ("_read_npz", program.load, "is no checkpoint of a program: no such thing"),
+):
+    with patch.object(checkpoints, function, failing(RuntimeError("no such thing"))):
+        refuses(f"(rank 0: )?.*{told}", functools.partial(call, path), ProgramError)
+other_state = tikgen.Program([plain, steps]).state()
+refuses("(rank 1: )?the state has no local", lambda: program.restore(
+    other_state if rank == 1 else program.state()
+), ProgramError)  # fmt: skip
 assert sorted(found.name for found in FOLDER.glob("*.zarr")) == ["grid.zarr"]
 assert not list(FOLDER.glob(".*"))
 assert program.load(store)

@@ -22,6 +22,7 @@ DOCS = ROOT / "docs"
 PAGES = sorted([*ROOT.glob("*.md"), *DOCS.rglob("*.md")])
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 WRITING = (ROOT / "docs" / "writing-templates.md").read_text(encoding="utf-8")
+FOLDERS = ("affine", "blur", "smooth")
 CODE = re.compile(r"^```python\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 
@@ -52,7 +53,7 @@ def affine(tmp_path: Path) -> Path:
     """Write the templates of the page about writing templates into folders, and return one."""
     files = re.findall(r"^`(\w+/\S+)`\n\n```\w+\n(.*?)^```", WRITING, re.DOTALL | re.MULTILINE)
     names = ["kernel.py.j2", "template.py"]
-    assert [name for name, _ in files] == [f"{t}/{n}" for t in ("affine", "blur") for n in names]
+    assert [name for name, _ in files] == [f"{t}/{n}" for t in FOLDERS for n in names]
     for name, text in files:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_text(text, encoding="utf-8")
@@ -128,6 +129,7 @@ def test_example_template_runs_as_printed(affine: Path) -> None:
     printed = run("import page", affine.parent)
     assert "y[i, j] = ti.f32(2.0) * x[i, j] + ti.f32(1.0)" in printed
     assert "[ 0.  1.  8. 27.]" in printed
+    assert "0.11111112 0.33333334" in printed
 
 
 def test_example_template_leaves_out_an_offset_of_zero(affine: Path) -> None:
@@ -163,6 +165,28 @@ def test_example_of_rows_in_a_real_function_computes(
         expected = kernel.reference(x, y)
         kernel(x, y)
         np.testing.assert_allclose(y, expected, rtol=1e-6)
+
+
+def test_example_of_parts_of_a_grid_computes_what_the_whole_does(
+    affine: Path, ti_arch: str, rng: np.random.Generator
+) -> None:
+    template = tikgen.load_template(affine.parent / "smooth")
+    whole = tikgen.build(template)
+    x = rng.random(20, dtype=np.float32)
+    y = np.zeros_like(x)
+    whole(x, y)
+    np.testing.assert_allclose(y, whole.reference(x, y), rtol=1e-6)
+    assert (y[[0, -1]] == x[[0, -1]]).all()
+    for start, stop, low, high in ((0, 7, 0, 1), (7, 12, 1, 1), (12, 20, 2, 0)):
+        kernel = tikgen.build(template, part=((low, high, start - low, 20),))
+        held = x[start - low : stop + high].copy()
+        found = np.full_like(held, 7)
+        expected = kernel.reference(held, found)
+        kernel(held, found)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+        own = found[low : len(found) - high]
+        assert (own == y[start:stop]).all()
+        assert (found == 7).sum() == low + high
 
 
 @pytest.mark.slow  # What it shows is tested in tests/aot, and the README exports and runs a bundle.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -28,9 +29,10 @@ def heat(
     text: str = "u' = u + dt*lap(u)",
     periodic: bool = True,
     every: int | None = None,
+    sums: Literal["fast", "exact"] = "fast",
     **options: Any,
 ) -> tikgen.Program:
-    grid = tikgen.Grid(shape, periodic=periodic, exchange_every=every)
+    grid = tikgen.Grid(shape, periodic=periodic, exchange_every=every, sums=sums)
     boundary = "periodic" if periodic else "zero"
     step = tikgen.update(text, dim=len(shape), scalars="dt", boundary=boundary, **options)
     names = {name: np.zeros(1, np.float32) for name in ("warmest", "total") if name in text}
@@ -119,7 +121,18 @@ def test_layers_are_as_wide_as_the_text_reads() -> None:
 def test_reductions_are_joined_by_all() -> None:
     text = "u' = u + dt*lap(u); warmest = max(u'); total = sum(u')"
     (_, many) = predict(heat((64, 64), text), [16], NET, machine()).strong
-    assert many.joining == pytest.approx(4 * 2e-6 + 16 * 8e-9)
+    # In 4 rounds each rank receives two f32 of each other one.
+    assert many.joining == pytest.approx(4 * 2e-6 + 15 * 8e-9)
+    # An exact sum is joined by itself, as 69 integers of 64 bits.
+    (_, many) = predict(heat((64, 64), text, sums="exact"), [16], NET, machine()).strong
+    assert many.joining == pytest.approx(2 * 4 * 2e-6 + 15 * (4 + 69 * 8) * 1e-9)
+
+
+def test_a_join_costs_a_latency_a_doubling_and_what_is_received() -> None:
+    net = Network(latency=1e-6, bandwidth=1e9, join=5e-6)
+    for ranks, rounds in ((2, 1), (3, 2), (4, 2), (1000, 10)):
+        wanted = 5e-6 + rounds * 1e-6 + (ranks - 1) * 8e-9
+        assert net.joined(ranks, 8) == pytest.approx(wanted)
 
 
 def test_a_loop_counts_as_often_as_it_runs() -> None:
@@ -209,6 +222,11 @@ def test_machines_are_kept_in_files(tmp_path: Path) -> None:
         good.replace("1e-06", "-1"),
         good.replace("1e-06", "NaN"),
         good.replace('"ranks": 4', '"ranks": 0'),
+        good.replace('"ranks": 4', '"ranks": 1.9'),
+        good.replace('"ranks": 4', '"ranks": 1e999'),
+        good.replace('"ranks": 4', '"ranks": true'),
+        good.replace("1000000000.0", "1" + 400 * "0"),
+        good.replace("1000.0", "1" + 400 * "0"),
         good.replace('"latency"', '"late"'),
         good.replace("1000000000.0", '"fast"'),
     ):
@@ -226,7 +244,7 @@ def test_what_does_not_fit_is_refused() -> None:
     program = heat((8, 8))
     with pytest.raises(GridError, match="several ranks need a network"):
         predict(program, [2], machine=machine())
-    for wrong in ([0], [1.5], [True, 2.0], [10**8]):
+    for wrong in ([0], [1.5], [True, 2.0], [10**8], [10**5000], [np.float64(2)], [np.True_]):
         with pytest.raises(GridError, match="ranks takes whole numbers from 1 to"):
             predict(program, wrong, NET, machine())  # type: ignore[arg-type]
     x = np.zeros(9, np.float32)
@@ -236,12 +254,63 @@ def test_what_does_not_fit_is_refused() -> None:
             use(None)  # type: ignore[arg-type]
     with pytest.raises(GridError, match="got BoundKernel"):
         predict(plain, [1], NET, machine())
-    for name, value in (("latency", -1), ("bandwidth", 0), ("run", math.nan), ("message", "1")):
+    for name, value in (
+        ("latency", -1),
+        ("latency", math.inf),
+        ("bandwidth", 0),
+        ("bandwidth", 10**400),
+        ("bandwidth", 10**5000),
+        ("run", math.nan),
+        ("message", "1"),
+        ("join", True),
+    ):
         good = {"latency": 1.0, "bandwidth": 1.0}
         with pytest.raises(GridError, match=f"{name} of a network takes a number"):
             Network(**good | {name: value})  # type: ignore[arg-type]
     with pytest.raises(GridError, match="rounds takes a whole number of 1 or more; got 0"):
         measure(program, rounds=0)
+
+
+@pytest.mark.parametrize(
+    ("told", "arguments"),
+    [
+        ("ranks of a machine takes a whole number of 1 or more; got 0", (0, {COPY: FLAT})),
+        ("ranks of a machine takes a whole number of 1 or more; got 1.5", (1.5, {COPY: FLAT})),
+        ("rates by the name of a kernel, and those of 'copy'; got {}", (1, {})),
+        ("rates by the name of a kernel, and those of 'copy'; got None", (1, None)),
+        ("rates of 'copy' takes pairs of bytes", (1, {COPY: ()})),
+        ("rates of 'copy' takes pairs of bytes", (1, {COPY: 3})),
+        ("rates of 'copy' takes pairs of bytes", (1, {COPY: ((1, 2, 3),)})),
+        ("rates of 'mine' takes pairs of bytes", (1, {COPY: FLAT, "mine": FLAT[::-1]})),
+        ("finite numbers greater than 0; got ((1000.0, 0.0),)", (1, {COPY: ((1e3, 0.0),)})),
+        ("takes a tikgen.scaling.Network or None; got 'fast'", (1, {COPY: FLAT}, "fast")),
+    ],
+)
+def test_a_machine_has_ranks_rates_and_a_network(told: str, arguments: tuple[Any, ...]) -> None:
+    with pytest.raises(GridError, match=re.escape(told)):
+        Machine(*arguments)
+
+
+def test_numbers_of_numpy_are_taken(tmp_path: Path) -> None:
+    net = Network(np.float32(2e-6), np.int64(10**9), message=np.float64(1e-6))  # type: ignore[arg-type]
+    rates = tuple((np.float64(size), np.float32(seconds)) for size, seconds in FLAT)
+    given = Machine(np.int32(4), {COPY: rates}, net)  # type: ignore[arg-type,dict-item]
+    given.save(tmp_path / "node.json")
+    assert Machine.load(tmp_path / "node.json") == given
+    found = predict(heat((64, 64)), np.array([2, 8]), net, given)  # type: ignore[arg-type]
+    assert [point.ranks for point in found.strong] == [1, 2, 8]
+    assert all(type(point.ranks) is int for point in found.weak)
+
+
+@pytest.mark.parametrize(
+    "wrong", [[1, 2], {1: 0}, {0: 1.0}, {1: "fast"}, {1.5: 1.0}, {1: math.inf}, 3]
+)
+def test_what_was_measured_is_seconds_by_ranks(wrong: Any) -> None:
+    found = predict(heat((8, 8)), [2], NET, machine())
+    with pytest.raises(GridError, match=r"measured\['weak'\] takes a dict of seconds"):
+        found.plot(None, {"weak": wrong})
+    with pytest.raises(GridError, match="measured takes a dict by 'strong' or 'weak'; got"):
+        found.plot(None, [wrong])  # type: ignore[arg-type]
 
 
 def test_this_process_is_measured_where_no_machine_is_given() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 import shlex
@@ -80,7 +81,7 @@ def test_a_script_asks_for_what_is_said(folder: Path) -> None:
         "mem": "20G",
     }
     python = shlex.quote(sys.executable)
-    assert f"\nsrun --wait=60 --mpi=pmix {python} heat.py --ranks 3\n" in done.stdout
+    assert f"\n    srun --wait=60 --mpi=pmix {python} heat.py --ranks 3\n" in done.stdout
     assert "\nexport TI_CPU_MAX_NUM_THREADS=6\n" in done.stdout
 
 
@@ -140,11 +141,52 @@ def test_bash_waits_where_sigterm_comes_to_it_too(folder: Path) -> None:
     )
     (folder / "job.sh").write_text(script_of(Job((str(script),), python=sys.executable)))
     job = subprocess.Popen(["bash", "job.sh"], start_new_session=True)
-    while not (folder / "started").exists():
-        assert job.poll() is None
-        time.sleep(0.01)
+    until_there_is(folder / "started", job)
     os.killpg(job.pid, signal.SIGTERM)
     assert job.wait(60) == 75
+    assert (folder / "scontrol.words").read_text() == "requeue 7\n"
+
+
+# Says that it runs; it listens to no port, and only the sweep ends by itself.
+STANDS_FOR_PYTHON = """#!/bin/sh
+touch "ran-${2##*.}"
+[ "$2" = tikgen ] || exec sleep 600
+"""
+
+
+def until_there_is(path: Path, job: subprocess.Popen[bytes]) -> None:
+    """Wait until a job has made a file."""
+    while not path.exists():
+        assert job.poll() is None
+        time.sleep(0.01)
+
+
+SWEEP = ("map", "--results", "a")
+SETUP = ("touch setup", "while [ ! -e go ]; do sleep 0.01; done")
+
+
+@pytest.mark.parametrize(
+    ("words", "setup", "begun", "status"),
+    [
+        (("-m", "tikgen"), SETUP, "setup", 75),
+        (SWEEP, SETUP, "setup", 130),
+        ((*SWEEP, "--ranks", "1"), SETUP, "setup", 130),
+        (SWEEP, (), "ran-dask_worker", 130),
+    ],
+)
+def test_sigterm_before_the_work_has_started_is_not_lost(
+    words: tuple[str, ...], setup: tuple[str, ...], begun: str, status: int, folder: Path
+) -> None:
+    (folder / "python").write_text(STANDS_FOR_PYTHON)
+    (folder / "python").chmod(0o755)
+    job = Job(words, is_sweep=status == 130, python="./python", setup=setup)
+    (folder / "job.sh").write_text(script_of(job))
+    running = subprocess.Popen(["bash", "job.sh"], stdout=subprocess.DEVNULL)
+    until_there_is(folder / begun, running)
+    running.send_signal(signal.SIGTERM)
+    (folder / "go").touch()
+    assert running.wait(30) == status
+    assert not (folder / "ran-tikgen").exists()
     assert (folder / "scontrol.words").read_text() == "requeue 7\n"
 
 
@@ -191,7 +233,10 @@ def test_what_sbatch_says_is_told(folder: Path, monkeypatch: pytest.MonkeyPatch)
         ("--sbatch takes an option as --name", "--sbatch exclusive heat.py"),
         ("--time takes minutes, as 90,", "--time soon heat.py"),
         ("--time takes minutes, as 90,", "--time 0 heat.py"),
-        ("minutes and seconds up to 59 after a colon; got '12:99:00'", "--time 12:99:00 heat.py"),
+        (
+            "minutes and seconds up to 59 after a colon, or UNLIMITED; got '12:99:00'",
+            "--time 12:99:00 heat.py",
+        ),
         ("with hours up to 23 after days", "--time 2-24 heat.py"),
         ("minutes and seconds up to 59", "--time 90:60 heat.py"),
         ("cannot be stopped 5 minutes before its end", "--time 5 heat.py"),
@@ -225,10 +270,27 @@ def test_a_setup_is_a_line() -> None:
         ("2-12", 216000),
         ("2-12:30", 217800),
         ("2-0:0:7", 172807),
+        ("UNLIMITED", math.inf),
+        ("infinite", math.inf),
     ],
 )
-def test_times_are_those_of_slurm(time: str, seconds: int) -> None:
+def test_times_are_those_of_slurm(time: str, seconds: float) -> None:
     assert seconds_of(time) == seconds
+    assert directives(script_of(Job(("heat.py",), time=time)))["time"] == time
+
+
+def test_a_signal_comes_a_second_before_the_end_at_least() -> None:
+    for minutes, told in ((0.001, "TERM@1"), (0.026, "TERM@2"), (2.5, "TERM@150")):
+        assert directives(script_of(Job(("heat.py",), stop_before=minutes)))["signal"] == told
+
+
+def test_the_name_of_a_script_may_begin_with_a_dash(folder: Path) -> None:
+    (folder / "-dash.py").write_text("import sys\nprint(sys.argv[1:])")
+    done = submit("-o", "job.sh", "--", "-dash.py", "-x")
+    assert done.exit_code == 0, done.output
+    ran = subprocess.run(["bash", "job.sh"], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (0, "['-x']\n"), ran.stderr
+    assert directives((folder / "job.sh").read_text())["job-name"] == "dash"
 
 
 @pytest.mark.slow

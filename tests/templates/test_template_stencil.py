@@ -118,6 +118,41 @@ def test_a_gpu_takes_more_points_a_thread_on_a_longer_line() -> None:
         assert [items(arch, 10**n) for n in (3, 5, 6, 7, 8)] == [1, 1, 2, 4, 8]
 
 
+GROUPS: dict[str, dict[str, Any]] = {
+    **FACES,
+    "no step along the first axis": {"points": {(0, -1, 0): 1.0, (0, 2, 1): 0.5}},
+}
+
+
+@spread(
+    "points, boundary, items_and_rows, update",
+    [*GROUPS],
+    ["interior", "zero", "clamp", "periodic"],
+    [(1, 1), (2, 2), (4, 1), (2, 4), (8, 1)],
+    [False, True],
+)
+def test_several_points_a_thread(
+    points: str,
+    boundary: str,
+    items_and_rows: tuple[int, int],
+    update: bool,
+    ti_arch: str,
+    rng: np.random.Generator,
+) -> None:
+    items, item_rows = items_and_rows
+    schedule = {"loop": "lanes", "unroll": 1, "items": items, "item_rows": item_rows}
+    problem = {**GROUPS[points], "boundary": boundary, "update": update}
+    kernel = tikgen.build("stencil", schedule=schedule, **problem)
+    # Axes of as many points as a group has, fewer, or some more; none that a step leads round.
+    for shape in ((1, 1, 1), (2, 3, 1), (9, 7, 40), (16, 8, 5), (3, 13, 4)):
+        x = rng.standard_normal(shape).astype(np.float32)
+        y = np.full(shape, np.nan, np.float32)
+        given = (x, y, 0.25) if update else (x, y)
+        expected = kernel.reference(*given)
+        kernel(*given)
+        np.testing.assert_allclose(y, expected, rtol=1e-5, atol=1e-4)
+
+
 def test_what_lies_outside_is_0_beside_an_infinity(ti_arch: str) -> None:
     x = np.array([[1] * 99 + [np.inf]], np.float32)
     y = np.zeros_like(x)
@@ -133,7 +168,7 @@ def test_a_sweep_is_refused_where_it_does_not_fit(problem: dict[str, Any]) -> No
 
 LOOPS: dict[str, dict[str, Any]] = {
     "cpu": {"function": {"row_buffer": 16}, "rows": {"unroll": 4}, "points": {}},
-    "gpu": {"linear": {}, "sweep": {"ahead": 1}, "rows": {"unroll": 1}},
+    "gpu": {"linear": {}, "sweep": {"ahead": 1}, "lanes": {"items": 2}, "rows": {"unroll": 1}},
 }
 
 

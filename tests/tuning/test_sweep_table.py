@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from tikgen.errors import ParameterError, TikgenError
@@ -67,6 +68,11 @@ def test_the_table_shows_what_varies_fastest_first(result: SweepResult) -> None:
     assert lines[1].split()[:4] == ["1", "f32", "20", "us"]
     assert len(lines) == 1 + len(result.timed)
     assert len(result.table(["dtype"], rows=2).splitlines()) == 3
+    assert result.table(["dtype"], rows=np.int64(2)) == result.table(["dtype"], rows=2)  # type: ignore[arg-type]
+    assert result.table(["dtype"], rows=0).split() == ["dtype"]
+    for wrong in (-1, 1.5, True):
+        with pytest.raises(ParameterError, match="'rows' takes a whole number of 0 or more; got"):
+            result.table(rows=wrong)  # type: ignore[arg-type]
     assert "1 refused" in str(result)
 
 
@@ -116,10 +122,15 @@ def test_files_of_another_kind_are_refused(result: SweepResult, tmp_path: Path) 
         result.save(tmp_path / "no" / "table.csv")
     with pytest.raises(TikgenError, match="Cannot read"):
         SweepResult.load(tmp_path / "missing.csv")
-    for name, text in (("a.json", "{}"), ("b.json", "hello"), ("c.csv", "a,b\n1,2\n"),
-                       ("d.csv", "")):  # fmt: skip
+    lacks = "it lacks the columns digest and kind"
+    for name, text, told in (
+        ("a.json", "{}", "it is another document"),
+        ("b.json", "hello", ""),
+        ("c.csv", "a,b\n1,2\n", lacks),
+        ("d.csv", "", lacks),
+    ):
         (tmp_path / name).write_text(text)
-        with pytest.raises(TikgenError, match="no table of a sweep"):
+        with pytest.raises(TikgenError, match=f"no table of a sweep: {told}"):
             SweepResult.load(tmp_path / name)
 
 

@@ -80,8 +80,10 @@ def submit_command(
     if not is_sweep and not Path(what).is_file():
         told = "it is a folder" if Path(what).is_dir() else "there is no such file"
         raise SubmissionError(f"cannot run {what}: {told}")
+    # Python takes what begins with a dash for an option.
+    script = f"./{what}" if what.startswith("-") else what
     job = Job(
-        words=(*([] if is_sweep else [what]), *(arguments or ())),
+        words=(*([] if is_sweep else [script]), *(arguments or ())),
         is_sweep=is_sweep,
         ranks=ranks,
         ranks_per_node=ranks_per_node,

@@ -30,11 +30,12 @@ def behind(kinds: Sequence[Kind]) -> int:
 
 
 class _Task(NamedTuple):
-    """A loaded task: its function, threads in a block, blocks at once, and its start."""
+    """A loaded task: function, threads in a block, blocks at once, iterations a thread, start."""
 
     function: Any
     block: int
     resident: int
+    iterations: int
     head: Sequence[Instruction] | None
 
 
@@ -74,8 +75,8 @@ class Code:
     def _loaded(self, read: Mapping[str, Any]) -> _Task:
         function, block = self._module.function(read["name"]), read["block"]
         resident = self._module.resident_blocks(function, block)
-        head = read["head"]
-        return _Task(function, block, resident, head and [_instruction(one) for one in head])
+        head = read["head"] and [_instruction(one) for one in read["head"]]
+        return _Task(function, block, resident, read["iterations"], head)
 
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
@@ -136,8 +137,10 @@ def _blocks(task: _Task, memory: bytearray, size: int) -> int:
 
     As many as have work. Taichi launches 64 for each multiprocessor, whose threads go on in strides
     through the whole array: neighbours that another block reads have left the cache by then, and
-    Maxwell's equations took 1.5 times as long. A loop may run over a constant number, of which few
-    have work in small arrays: no more than run at once, or than take 8 bytes a thread.
+    Maxwell's equations took 1.5 times as long. A thread does several short iterations, but for
+    arrays of which no block would be left to run at once. A loop may run over a constant number, of
+    which few have work in small arrays: no more blocks than run at once, or than take 8 bytes a
+    thread.
     """
     if task.head is None:
         return task.resident if task.block > 1 else 1
@@ -148,7 +151,8 @@ def _blocks(task: _Task, memory: bytearray, size: int) -> int:
     first, end = (ptx_numbers.value(operand, held, kind) for operand in test.operands[1:])
     count = end - first + test.name.startswith("setp.gt.")
     enough = max(task.resident, -(-size // (_BYTES_A_THREAD * task.block)))
-    return max(1, min(-(-count // task.block), enough))
+    some = max(task.resident, -(-count // (task.iterations * task.block)))
+    return max(1, min(-(-count // task.block), some, enough))
 
 
 class DirectLauncher:

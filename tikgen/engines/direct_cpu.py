@@ -25,8 +25,9 @@ IS_TEXT_SLOW = False
 MOST_BYTES = MOST_COMPARED = 1 << 18
 RUNTIME_SIZE = 1 << 16
 TEMPORARY_SIZE = 1 << 20
-# Loops over fewer bytes run in one thread: to wake another one takes longer.
-FEW_BYTES = 1 << 16
+# Loops over fewer bytes run in one thread: to wake another one takes longer. So do those with many
+# turns an element over much fewer.
+FEW_BYTES, FEW_HEAVY_BYTES = 1 << 16, 1 << 10
 
 
 class _Context(ctypes.Structure):
@@ -118,6 +119,8 @@ class Code:
         # The function that runs a kernel over a context.
         self.address = self._library.address(llvm_text.RUN)
         self.run = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(self.address)
+        is_heavy = ctypes.CFUNCTYPE(ctypes.c_int32)(self._library.address(llvm_text.IS_HEAVY))
+        self.few_bytes = FEW_HEAVY_BYTES if is_heavy() else FEW_BYTES
 
     def launcher(self) -> DirectLauncher:
         """Return a new launcher, in which no argument is set."""
@@ -192,8 +195,8 @@ class DirectLauncher:
 
     def choose_loop(self, size: int) -> None:
         """Choose how loops run over arrays of ``size`` bytes in all."""
-        if self._is_serial is not (size < FEW_BYTES):
-            self._is_serial = size < FEW_BYTES
+        if self._is_serial is not (size < self._code.few_bytes):
+            self._is_serial = size < self._code.few_bytes
             run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
             self._put(PARALLEL_FOR, run)
 

@@ -84,7 +84,15 @@ def machine_code(text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes
             "ptx": ptx_text.written(head, launched, size),
             "size": size,
             "numbers": [one for task in numbers for one in task.instructions],
-            "tasks": [{"name": t.name, "block": t.block, "head": _head(t)} for t in launched],
+            "tasks": [
+                {
+                    "name": task.name,
+                    "block": task.block,
+                    "iterations": ptx_text.iterations(task),
+                    "head": _head(task),
+                }
+                for task in launched
+            ],
         }
     ).encode()
 

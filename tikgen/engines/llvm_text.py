@@ -9,8 +9,9 @@ from __future__ import annotations
 import re
 
 from tikgen.engines import llvm_indices, llvm_invariants
+from tikgen.taichi import artefacts
 
-RUN = "tikgen_run"
+RUN, IS_HEAVY = "tikgen_run", "tikgen_is_heavy"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
 # How many iterations of a parallel loop a thread takes: an equal part, but 512 at least. Behind it
@@ -24,6 +25,7 @@ _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu|min-legal-vector
 # LLVM 22.1 ends the process at a vector of eight u64 that become floats.
 _GROUP = re.compile(r"^(attributes #\d+ = \{)", re.MULTILINE)
 _WIDTH = '"min-legal-vector-width"="256" "prefer-vector-width"="256"'
+_HEAVY = f"; {artefacts.HEAVY}\n"
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
 _DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
 _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
@@ -42,6 +44,8 @@ def calls(text: str) -> list[str]:
 def translated(text: str, exact: bool = False) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 
+    A function ``tikgen_is_heavy`` returns whether they do more than the bytes of the arrays show.
+
     Each thread takes an equal part of a parallel loop, however few iterations it has.
 
     Args:
@@ -52,6 +56,7 @@ def translated(text: str, exact: bool = False) -> str:
     """
     calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
     run = f"define void @{RUN}(ptr %context) {_WIDTH} {{\n{calls}  ret void\n}}\n"
+    run += f"define i32 @{IS_HEAVY}() {{\n  ret i32 {int(text.endswith(_HEAVY))}\n}}\n"
     if _SIGN_OF_EXTENT.search(text):
         # Kernels take the sign of an extent for a zero that keeps fast math from reordering sums
         # whose rounding matters. A current LLVM sees through it.

@@ -97,10 +97,10 @@ class GridStep(Composite):
     def team(self) -> Team | None:
         """Return the processes, if there are several."""
         processes = self._domain.processes
-        return processes if processes.size > 1 or self._exact else None
+        return processes if processes.size > 1 or self.exact else None
 
     @property
-    def _exact(self) -> tuple[str, ...]:
+    def exact(self) -> tuple[str, ...]:
         """Return the sums that are exact; those of integers are so anyway."""
         if self._domain.sums == "fast":
             return ()
@@ -113,7 +113,7 @@ class GridStep(Composite):
         """Return an array for the terms of each exact sum; 0 where nothing is computed."""
         kinds = {a.name: a.dtype for a in self.signature.arguments if isinstance(a, Array)}
         shape, memory = self._domain.extents, self._domain.memory
-        return {name: zeros(memory, shape, kinds[name]) for name in self._exact}
+        return {name: zeros(memory, shape, kinds[name]) for name in self.exact}
 
     @property
     def scratch(self) -> tuple[Any, ...]:
@@ -144,7 +144,7 @@ class GridStep(Composite):
             for name, value in self._values.items()
         }
         given |= {name: face.array for name, face in self._faces.items()}
-        changes = self.use.storing if self._exact else {}
+        changes = self.use.storing if self.exact else {}
         kernel = own_kernel(self._domain, self.kernel, region, changes)
         return kernel.bind(**(given | self._terms))
 
@@ -157,7 +157,7 @@ class GridStep(Composite):
 
     def _regions(self, uses: Iterable[ArrayUse]) -> list[Region]:
         """Return what is computed while messages travel, and the regions that wait for them."""
-        if not self._domain.overlaps or len(self.use.totals) > len(self._exact):
+        if not self._domain.overlaps or len(self.use.totals) > len(self.exact):
             return []  # A reduction over several launches would round otherwise.
         joined = functools.reduce(ArrayUse.joined, uses)
         return inside_and_sides(self._domain, joined.reach)
@@ -182,13 +182,13 @@ class GridStep(Composite):
             if read:
                 found.append(Exchange(self._domain, read))
             found.append(self._launch(self.bound))
-        results = {n: self._values[n] for n in self.use.totals if n not in self._exact}
+        results = {n: self._values[n] for n in self.use.totals if n not in self.exact}
         if results:
             found.append(Totals(self._domain, results, self.use.totals))
         return (*found, *exact)
 
     def _exact_parts(self) -> tuple[Part, ...]:
-        results = [self._values[name] for name in self._exact]
+        results = [self._values[name] for name in self.exact]
         return (ExactTotals(self._domain, [*self._terms.values()], results),) if results else ()
 
     def varying(self, scalars: Mapping[str, Changing]) -> GridStep:

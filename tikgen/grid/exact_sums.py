@@ -20,6 +20,7 @@ NDArray = npt.NDArray[Any]
 _LIMBS = 66
 # The limbs; then how often NaN, infinity and minus infinity were seen.
 COUNT = _LIMBS + 3
+NUMBER_BYTES = 8 * COUNT
 # So many terms of 32 bits that a double holds their sum exactly.
 _AT_ONCE = 1 << 20
 # The context: how many terms, their address, that of the limbs.

@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import importlib
+import io
 import json
 import os
 import zipfile
-from collections.abc import Callable, Iterator
+import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from tikgen import untrusted
-from tikgen.disk import path_of, why
+from tikgen.disk import path_of
 from tikgen.errors import ProgramError
+from tikgen.program.problems import told
+from tikgen.program.replacing import check_plain, check_replaceable, replaced
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State, check_array, check_names
 from tikgen.version import __version__
@@ -29,6 +31,9 @@ _FORMAT = 1
 # Bytes of a member of a checkpoint beside the elements of its array.
 _MOST_HEADER = 1 << 16
 _HDF5 = (".h5", ".hdf5")
+# Behind what is HDF5's own, which drops it from a file that it changes: the CRC-32 of all before.
+_SEAL, _DIGITS = b"\ntikgen crc32 ", 8
+_PIECE = 1 << 20
 
 
 def save(state: State, path: PathLike, about: str) -> None:
@@ -45,11 +50,8 @@ def save(state: State, path: PathLike, about: str) -> None:
     path = Path(path)
     write = _write_hdf5 if _is_hdf5(path) else _write_npz
     text = text_about(state.steps, about)
-    with _temporary(path) as temporary:
-        write(temporary, state, text)
-        with temporary.open("rb") as file:
-            os.fsync(file.fileno())
-        temporary.replace(path)
+    with told(path, "written"), replaced(resolved(path)) as file:
+        write(file, state, text)
 
 
 def check_path(path: Any, where: str) -> None:
@@ -65,34 +67,21 @@ def name_of(path: Any) -> str:
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a checkpoint cannot be written there."""
     path = Path(path)
-    if _is_hdf5(path):
-        _h5py()
-    with _temporary(path) as temporary:
-        temporary.touch()
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+    with told(path, "written"):
+        if _is_hdf5(path):
+            _h5py()
+        check_replaceable(resolved(path))
 
 
-@contextlib.contextmanager
-def _temporary(path: Path) -> Iterator[Path]:
-    """Give a file beside a checkpoint, which a run that is killed may leave half written."""
-    check_name(path)
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    try:
-        try:
-            yield temporary
-        finally:
-            temporary.unlink(missing_ok=True)
-    except OSError as error:
-        raise ProgramError(
-            f"the checkpoint {str(path)!r} cannot be written: {why(error)}"
-        ) from None
+def resolved(path: PathLike) -> Path:
+    """Return where a checkpoint lies, if its name is that of a link as well.
 
-
-def check_name(path: Path) -> None:
-    """Raise ProgramError if a path ends in no name."""
-    if not path.name:
+    Raises:
+        ProgramError: if the path ends in no name.
+    """
+    if not Path(path).name:
         raise ProgramError(f"a checkpoint needs the name of a file; got {str(path)!r}")
+    return Path(os.path.realpath(path))
 
 
 def load(path: PathLike, slots: Slots) -> State:
@@ -106,18 +95,15 @@ def load(path: PathLike, slots: Slots) -> State:
         ProgramError: if the file cannot be read, is no checkpoint, or has other arrays.
     """
     path = Path(path)
-    try:
+    with told(path, "read"):
+        check_plain(path)
         with path.open("rb"):
             pass
         return (_read_hdf5 if _is_hdf5(path) else _read_npz)(path, slots)
-    except (zipfile.BadZipFile, KeyError, ValueError, EOFError, NotImplementedError) as error:
-        raise ProgramError(f"{str(path)!r} is no checkpoint of a program: {error}") from None
-    except OSError as error:
-        raise ProgramError(f"the checkpoint {str(path)!r} cannot be read: {why(error)}") from None
 
 
-def _write_npz(path: Path, state: State, about: str) -> None:
-    with zipfile.ZipFile(path, "w") as archive:
+def _write_npz(file: BinaryIO, state: State, about: str) -> None:
+    with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(_ABOUT, about)
         for name, values in state.arrays.items():
             with archive.open(f"{name}.npy", "w", force_zip64=True) as member:
@@ -141,15 +127,43 @@ def _read_npz(path: Path, slots: Slots) -> State:
         return State(steps, _arrays(slots, list(members), read))
 
 
-def _write_hdf5(path: Path, state: State, about: str) -> None:
-    with _h5py().File(path, "w") as file:
-        file.attrs[_ABOUT] = about
-        for name, values in state.arrays.items():
-            file.create_dataset(name, data=values)
+def _write_hdf5(file: BinaryIO, state: State, about: str) -> None:
+    # HDF5 writes late, in part when a dataset is freed, where h5py passes over what fails: it
+    # writes into memory here, and with all datasets open.
+    image = io.BytesIO()
+    with _h5py().File(image, "w") as hdf5:
+        hdf5.attrs[_ABOUT] = about
+        kept = [hdf5.create_dataset(name, data=values) for name, values in state.arrays.items()]
+        hdf5.flush()
+        del kept
+    with image.getbuffer() as content:
+        file.write(content)
+        file.write(_seal(zlib.crc32(content)))
+
+
+def _seal(checksum: int) -> bytes:
+    return _SEAL + f"{checksum:0{_DIGITS}x}".encode()
+
+
+def _check_seal(path: Path) -> None:
+    """Raise ValueError if a file of HDF5 is damaged, if it has a checksum."""
+    with path.open("rb") as file:
+        left = file.seek(0, os.SEEK_END) - len(_SEAL) - _DIGITS
+        file.seek(max(0, left))
+        seal = file.read()
+        if not seal.startswith(_SEAL):  # Of an earlier version, or changed by other programs.
+            return
+        file.seek(0)
+        checksum = 0
+        while piece := file.read(min(left, _PIECE)):
+            checksum, left = zlib.crc32(piece, checksum), left - len(piece)
+        if seal != _seal(checksum):
+            raise ValueError("it is damaged")
 
 
 def _read_hdf5(path: Path, slots: Slots) -> State:
     h5py = _h5py()
+    _check_seal(path)  # First: damage can end the process in the library of HDF5.
     if not h5py.is_hdf5(path):
         raise ValueError("it is no HDF5")
     with h5py.File(path, "r") as file:
@@ -166,7 +180,7 @@ def _read_hdf5(path: Path, slots: Slots) -> State:
                 raise _too_large(name)
             return np.asarray(data[()])
 
-        return State(steps, _arrays(slots, list(file), read))
+        return State(steps, _arrays(slots, [str(name) for name in file], read))
 
 
 def _arrays(

@@ -271,10 +271,8 @@ class Program(Here):
         Raises:
             ProgramError: if the arrays differ.
         """
-        if not isinstance(found, State):
-            raise ProgramError(f"restore takes what state() returned; got {type(found).__name__}")
         with self._working("restore(...)"):
-            states.restore(self._walk, self._slots, found)
+            states.restore(self._walk, self._slots, found, self._plan.team)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state into a file, a checkpoint; see :meth:`load`.

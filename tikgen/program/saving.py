@@ -18,7 +18,7 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
     elif team is not None:
         together.save(walk, slots, team, path, about)
     else:
-        checkpoints.save(states.state_of(walk, slots), path, about)
+        checkpoints.save(states.view_of(walk, slots), path, about)
 
 
 def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike, missing_ok: bool) -> bool:

@@ -10,7 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import ProgramError, near
+from tikgen.program.problems import agreed
 from tikgen.program.slots import Slots, dtype_of
+from tikgen.program.team import Team
 from tikgen.program.walk import Walk
 from tikgen.taichi import arrays
 
@@ -32,21 +34,36 @@ class State:
 
 def state_of(walk: Walk, slots: Slots) -> State:
     """Return copies of the values of every name."""
+    found = view_of(walk, slots)
+    return State(found.steps, {name: np.array(values) for name, values in found.arrays.items()})
+
+
+def view_of(walk: Walk, slots: Slots) -> State:
+    """Return the values of every name until the next step: the arrays, of a device copies."""
     found = {}
     for name, number in slots.names.items():
-        found[name] = np.array(arrays.to_host(slots.arrays[walk.standing(number)]))
+        found[name] = np.asarray(arrays.to_host(slots.arrays[walk.standing(number)]))
     return State(walk.steps, found)
 
 
-def restore(walk: Walk, slots: Slots, state: State) -> None:
+def restore(walk: Walk, slots: Slots, state: State, team: Team | None = None) -> None:
     """Write the values of every name into the array of that name, and go on from there.
 
+    Args:
+        walk: the steps.
+        slots: the arrays.
+        state: the values.
+        team: the processes, each of which has its own values; None for this one alone.
+
     Raises:
-        ProgramError: if the state has other arrays than the program.
+        ProgramError: if the state of a process has other arrays than the program, on all processes.
     """
-    check_names(slots, state.arrays)
-    for name, number in slots.names.items():
-        check_array(name, slots.arrays[number], state.arrays[name])
+    with agreed(team) as problems, problems.kept():
+        if not isinstance(state, State):
+            raise ProgramError(f"restore takes what state() returned; got {type(state).__name__}")
+        check_names(slots, state.arrays)
+        for name, number in slots.names.items():
+            check_array(name, slots.arrays[number], state.arrays[name])
     for name, number in slots.names.items():
         array, values = slots.arrays[number], state.arrays[name]
         if not arrays.is_read_only(array):

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tikgen.errors import ProgramError
 from tikgen.program import checkpoints
+from tikgen.program.problems import agreed, exchanging
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State
 from tikgen.program.team import Team
@@ -22,19 +22,20 @@ def save(walk: Walk, slots: Slots, team: Team, path: str | os.PathLike[str], abo
     Raises:
         ProgramError: if the file cannot be written, on all processes.
     """
+    with agreed(team) as problems, problems.of(path, "written"):
+        if team.rank == 0:
+            _whole(slots)  # There is room for them: others wait until theirs are taken.
     whole = {}
-    for name, number in slots.names.items():
-        standing = walk.standing(number)
-        held = slots.held.get(standing)
-        values = arrays.to_host(slots.arrays[standing]) if held is None else held.gathered()
-        whole[name] = np.array(values)
-    problem = ""
-    if team.rank == 0:
-        try:
+    with exchanging(team):
+        for name, number in slots.names.items():
+            standing = walk.standing(number)
+            held = slots.held.get(standing)
+            values = arrays.to_host(slots.arrays[standing]) if held is None else held.gathered()
+            if team.rank == 0:
+                whole[name] = np.asarray(values)
+    with agreed(team) as problems, problems.of(path, "written"):
+        if team.rank == 0:
             checkpoints.save(State(walk.steps, whole), path, about)
-        except ProgramError as error:
-            problem = str(error)
-    team.check(problem)
 
 
 def load(walk: Walk, slots: Slots, team: Team, path: str | os.PathLike[str]) -> None:
@@ -44,19 +45,17 @@ def load(walk: Walk, slots: Slots, team: Team, path: str | os.PathLike[str]) -> 
         ProgramError: if the file cannot be read, is no checkpoint, or has other arrays; on all
             processes.
     """
-    problem, state = "", State(0, {})
-    if team.rank == 0:
-        try:
+    state = State(0, {})
+    with agreed(team) as problems, problems.of(path, "read"):
+        if team.rank == 0:
             state = checkpoints.load(path, _whole(slots))
-        except ProgramError as error:
-            problem = str(error)
-    team.check(problem)
-    for name, number in slots.names.items():
-        held, values = slots.held.get(number), state.arrays.get(name)
-        if held is not None:
-            held.scatter(values)
-        elif not arrays.is_read_only(slots.arrays[number]):
-            arrays.write(slots.arrays[number], team.shared(values))
+    with exchanging(team):
+        for name, number in slots.names.items():
+            held, values = slots.held.get(number), state.arrays.get(name)
+            if held is not None:
+                held.scatter(values)
+            elif not arrays.is_read_only(slots.arrays[number]):
+                arrays.write(slots.arrays[number], team.shared(values))
     walk.steps, walk.at = team.shared(state.steps), walk.plan.first
 
 

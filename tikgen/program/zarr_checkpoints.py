@@ -7,23 +7,21 @@ the next save or load gives it its name back. What else a killed save leaves, th
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from tikgen.disk import why
 from tikgen.errors import ProgramError
 from tikgen.program import zarr_arrays
-from tikgen.program.checkpoints import PathLike, check_name, steps_in, text_about
+from tikgen.program.checkpoints import PathLike, resolved, steps_in, text_about
+from tikgen.program.problems import agreed, exchanging, told
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import check_array, check_kind, check_names
 from tikgen.program.team import Held, Team
@@ -41,14 +39,20 @@ def is_store(path: PathLike) -> bool:
 
 
 def exists(path: PathLike) -> bool:
-    """Return whether there is a checkpoint."""
-    return os.path.lexists(path) or (is_store(path) and _aside(_resolved(path)).is_dir())
+    """Return whether there is a checkpoint, or something that cannot be read."""
+    try:
+        Path(path).stat()
+    except (FileNotFoundError, NotADirectoryError):
+        return is_store(path) and _aside(resolved(path)).is_dir()
+    except OSError:  # load() says why: a run that began anew would replace it.
+        return True
+    return True
 
 
 def check_writable(path: PathLike) -> None:
     """Raise ProgramError if a store cannot be written there."""
-    with _told(path, "written"):
-        folder = _resolved(path)
+    with told(path, "written"):
+        folder = resolved(path)
         _check_replaceable(folder)
         temporary = _temporary(folder)
         temporary.mkdir()
@@ -71,9 +75,9 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
     is_first = team is None or team.rank == 0
     layouts = {name: _layout(slots, number) for name, number in slots.names.items()}
     folder = temporary = Path()
-    with _agreed(team) as problems, problems.of(path, "written"):
+    with agreed(team) as problems, problems.of(path, "written"):
         if is_first:
-            folder = _resolved(path)
+            folder = resolved(path)
             _recover(folder)
             _check_replaceable(folder)
             _clear(folder)
@@ -81,15 +85,16 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
             _begin(temporary, layouts, text_about(walk.steps, about))
     temporary = _shared(team, temporary)
     try:
-        with _agreed(team) as problems:
+        with agreed(team) as problems:
             for name, number in slots.names.items():
                 standing = walk.standing(number)
                 held, layout = slots.held.get(standing), layouts[name]
                 # All processes go on, also those that cannot write.
-                box, values = _share(slots.arrays[standing], held, layout, is_first)
+                with exchanging(team):
+                    box, values = _share(slots.arrays[standing], held, layout, is_first)
                 with problems.of(path, "written"):
                     zarr_arrays.write(temporary / name, layout, box, values)
-        with _agreed(team) as problems, problems.of(path, "written"):
+        with agreed(team) as problems, problems.of(path, "written"):
             if is_first:
                 _replace(folder, temporary)
     except BaseException as error:
@@ -108,27 +113,28 @@ def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike) -> None:
     """
     folder, steps = Path(), 0
     layouts: dict[str, Layout] = {}
-    with _agreed(team) as problems, problems.of(path, "read"):
+    with agreed(team) as problems, problems.of(path, "read"):
         if team is None or team.rank == 0:
-            folder = _resolved(path)
+            folder = resolved(path)
             _recover(folder)
             steps, layouts = _opened(folder, slots)
     folder, steps, layouts = _shared(team, (folder, steps, layouts))
     found = {}
-    with _agreed(team) as problems, problems.of(path, "read"):
+    with agreed(team) as problems, problems.of(path, "read"):
         for name, number in slots.names.items():
             held, layout = slots.held.get(number), layouts[name]
             box = _everything(layout) if held is None else held.box
             found[name] = zarr_arrays.read(folder / name, layout, box)
             if held is None:
                 check_array(name, slots.arrays[number], found[name])
-    for name, number in slots.names.items():
-        held, array = slots.held.get(number), slots.arrays[number]
-        if held is not None:
-            if found[name].size:  # None of an idle process.
-                held.from_numpy(found[name])
-        elif not arrays.is_read_only(array):
-            arrays.write(array, found[name])
+    with exchanging(team):
+        for name, number in slots.names.items():
+            held, array = slots.held.get(number), slots.arrays[number]
+            if held is not None:
+                if found[name].size:  # None of an idle process.
+                    held.from_numpy(found[name])
+            elif not arrays.is_read_only(array):
+                arrays.write(array, found[name])
     walk.steps, walk.at = steps, walk.plan.first
 
 
@@ -165,7 +171,7 @@ def _begin(temporary: Path, layouts: dict[str, Layout], about: str) -> None:
             (temporary / name).write_text(text, encoding="utf-8")
         for name, layout in layouts.items():
             zarr_arrays.describe(temporary / name, layout)
-    except OSError:
+    except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
@@ -181,12 +187,6 @@ def _opened(folder: Path, slots: Slots) -> tuple[int, dict[str, Layout]]:
         shape = _whole_shape(slots, number)
         check_kind(name, slots.arrays[number], shape, layout.dtype, layout.shape)
     return steps, layouts
-
-
-def _resolved(path: PathLike) -> Path:
-    """Return where a store lies, if its name is that of a link as well."""
-    check_name(Path(path))
-    return Path(os.path.realpath(path))
 
 
 def _temporary(folder: Path) -> Path:
@@ -245,44 +245,6 @@ def _clear(folder: Path) -> None:
     for path in folder.parent.iterdir():
         if left.fullmatch(path.name):
             shutil.rmtree(path, ignore_errors=True)
-
-
-class _Problems:
-    """The first problem that this process has."""
-
-    def __init__(self) -> None:
-        self.first = ""
-
-    @contextlib.contextmanager
-    def of(self, path: PathLike, what: str) -> Iterator[None]:
-        """Keep the problem of writing or reading a store."""
-        try:
-            with _told(path, what):
-                yield
-        except ProgramError as error:
-            self.first = self.first or str(error)
-
-
-@contextlib.contextmanager
-def _agreed(team: Team | None) -> Iterator[_Problems]:
-    """Raise ProgramError on all processes at the end if one of them has a problem."""
-    problems = _Problems()
-    yield problems
-    if team is not None:
-        team.check(problems.first)
-    elif problems.first:
-        raise ProgramError(problems.first)
-
-
-@contextlib.contextmanager
-def _told(path: PathLike, what: str) -> Iterator[None]:
-    """Have errors name the checkpoint."""
-    try:
-        yield
-    except ValueError as error:
-        raise ProgramError(f"{str(path)!r} is no checkpoint of a program: {error}") from None
-    except OSError as error:
-        raise ProgramError(f"the checkpoint {str(path)!r} cannot be {what}: {why(error)}") from None
 
 
 def _shared(team: Team | None, value: Any) -> Any:

@@ -8,12 +8,14 @@ import os
 from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import exp, isfinite, log
+from math import exp, inf, log
 from pathlib import Path
+from typing import Any
 
-from tikgen import untrusted
-from tikgen.disk import path_of, whole, why
+from tikgen import disk, untrusted
+from tikgen.disk import path_of, why
 from tikgen.errors import GridError
+from tikgen.scaling.given import real, shown, whole
 from tikgen.scaling.network import Network
 
 # Bytes of a launch by its cost model, and its seconds; bytes rise.
@@ -29,11 +31,35 @@ class Machine:
         ranks: how many ranks worked at the same time.
         kernels: rates by the name of a kernel; ``"copy"`` is a copy of memory.
         network: messages between its ranks; None where there was one.
+
+    Raises:
+        GridError: if ``ranks`` is no whole number of 1 or more, ``network`` something else, or
+            rates are no pairs of finite numbers above 0, of which the bytes rise; those of a copy
+            must be there.
     """
 
     ranks: int
     kernels: Mapping[str, Rates]
     network: Network | None = None
+
+    def __post_init__(self) -> None:
+        if (ranks := whole(self.ranks)) < 1:
+            raise GridError(
+                f"ranks of a machine takes a whole number of 1 or more; got {shown(self.ranks)}"
+            )
+        if not isinstance(self.network, Network | None):
+            raise GridError(
+                "network of a machine takes a tikgen.scaling.Network or None; got "
+                f"{shown(self.network)}"
+            )
+        if not isinstance(self.kernels, Mapping) or COPY not in self.kernels:
+            raise GridError(
+                f"kernels of a machine takes rates by the name of a kernel, and those of {COPY!r}; "
+                f"got {shown(self.kernels)}"
+            )
+        rates = {str(name): _rates(str(name), given) for name, given in self.kernels.items()}
+        object.__setattr__(self, "ranks", ranks)
+        object.__setattr__(self, "kernels", rates)
 
     def seconds(self, kernel: str, moved: float) -> float:
         """Return how long a launch takes that moves some bytes.
@@ -61,7 +87,7 @@ class Machine:
         """
         file = _file(path, "save")
         try:
-            with whole(file) as new:
+            with disk.whole(file) as new:
                 new.write_text(json.dumps(dataclasses.asdict(self), indent=1), encoding="utf-8")
         except OSError as error:
             raise GridError(f"{str(file)!r} cannot be written: {why(error)}") from None
@@ -77,28 +103,28 @@ class Machine:
         try:
             found = untrusted.from_json(file.read_bytes())
             network = found["network"] and Network(**found["network"])
-            kernels = {
-                str(name): tuple((float(size), float(seconds)) for size, seconds in rates)
-                for name, rates in found["kernels"].items()
-            }
-            made = cls(int(found["ranks"]), kernels, network)
+            return cls(found["ranks"], found["kernels"], network)
         except OSError as error:
             raise GridError(f"{str(file)!r} cannot be read: {why(error)}") from None
         except (KeyError, TypeError, ValueError, AttributeError, GridError) as error:
             raise GridError(f"{str(file)!r} holds no machine: {error}") from None
-        if made.ranks < 1 or COPY not in kernels or not all(map(_is_right, kernels.values())):
-            raise GridError(f"{str(file)!r} holds no machine: its rates make no sense")
-        return made
 
 
 def _file(path: object, what: str) -> Path:
     return path_of(path, lambda problem: GridError(f"{what} {problem}"))
 
 
-def _is_right(rates: Rates) -> bool:
-    sizes = [size for size, _ in rates]
-    return (
-        bool(rates)
-        and sizes == sorted(set(sizes))
-        and all(isfinite(number) and number > 0 for pair in rates for number in pair)
-    )
+def _rates(name: str, given: Any) -> Rates:
+    """Return the rates of a kernel; raise GridError if they are something else."""
+    try:
+        found = tuple((real(size), real(seconds)) for size, seconds in given)
+    except (TypeError, ValueError):
+        found = ()
+    sizes = [size for size, _ in found]
+    are_numbers = all(0 < number < inf for pair in found for number in pair)
+    if not found or not are_numbers or sizes != sorted(set(sizes)):
+        raise GridError(
+            f"rates of {name!r} takes pairs of bytes, which rise, and seconds, finite numbers "
+            f"greater than 0; got {shown(given)}"
+        )
+    return found

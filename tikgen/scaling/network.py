@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tikgen.errors import GridError
+from tikgen.scaling.given import real, shown
 
 
 @dataclass(frozen=True)
@@ -38,7 +39,8 @@ class Network:
         join: seconds that a join of reductions takes each rank, beside its messages.
 
     Raises:
-        GridError: if a number is negative, or the bandwidth not above 0.
+        GridError: if a number is negative or beyond those of a float, or the bandwidth not above 0.
+            The bandwidth alone may be infinite.
     """
 
     latency: float
@@ -50,11 +52,12 @@ class Network:
     def __post_init__(self) -> None:
         for name in ("latency", "bandwidth", "message", "run", "join"):
             value = getattr(self, name)
-            is_number = isinstance(value, int | float) and not isinstance(value, bool)
+            found = real(value)
             is_rate = name == "bandwidth"
-            if not is_number or math.isnan(value) or value < 0 or (is_rate and value == 0):
-                least = "greater than 0" if is_rate else "of 0 or more"
-                raise GridError(f"{name} of a network takes a number {least}; got {value!r}")
+            if not (found > 0 if is_rate else found < math.inf):
+                least = "greater than 0" if is_rate else "of 0 or more, but infinity"
+                raise GridError(f"{name} of a network takes a number {least}; got {shown(value)}")
+            object.__setattr__(self, name, found)
 
     def seconds(self, messages: Messages) -> float:
         """Return how long an exchange takes."""
@@ -64,9 +67,12 @@ class Network:
         return self.latency + posted + messages.size / self.bandwidth + self.run * messages.runs
 
     def joined(self, ranks: int, size: int) -> float:
-        """Return how long all ranks take to tell each other some bytes."""
+        """Return how long all ranks take to tell each other some bytes.
+
+        In each of the rounds they know twice as much, until each has what all others had.
+        """
         rounds = math.ceil(math.log2(ranks))
-        return self.join + rounds * self.latency + ranks * size / self.bandwidth
+        return self.join + rounds * self.latency + (ranks - 1) * size / self.bandwidth
 
 
 def fitted(measured: Sequence[tuple[Messages, float]]) -> Network:

@@ -8,6 +8,7 @@ from tikgen.errors import GridError
 from tikgen.grid.arguments import whole_number
 from tikgen.grid.decomposition import Decomposition, balanced, divisions
 from tikgen.program.program import Program
+from tikgen.scaling.given import shown, whole
 from tikgen.scaling.machine import Machine
 from tikgen.scaling.measuring import measure
 from tikgen.scaling.network import Network
@@ -103,11 +104,13 @@ def predict(
 
 
 def _counts(ranks: Iterable[int]) -> list[int]:
-    listed = list(ranks) if isinstance(ranks, Iterable) else [ranks]
-    for count in listed:
-        if isinstance(count, bool) or not isinstance(count, int) or not 1 <= count <= _MOST_RANKS:
-            raise GridError(f"ranks takes whole numbers from 1 to {_MOST_RANKS}; got {count!r}")
-    return sorted({1, *listed})
+    found = {1}
+    for count in ranks if isinstance(ranks, Iterable) else [ranks]:
+        if not 1 <= whole(count) <= _MOST_RANKS:
+            told = f"ranks takes whole numbers from 1 to {_MOST_RANKS}; got {shown(count)}"
+            raise GridError(told)
+        found.add(whole(count))
+    return sorted(found)
 
 
 def _grown(own: Extents, count: int, periodic: tuple[bool, ...]) -> Decomposition:
@@ -133,8 +136,8 @@ def _point(
             continue
         for messages in launch.messages(decomposition, owned):
             exchanging += launch.times * network.seconds(messages)
-        if launch.joined:
-            joining += launch.times * network.joined(count, launch.joined)
+        for size in launch.joins:
+            joining += launch.times * network.joined(count, size)
     return Point(count, decomposition.shape, decomposition.ranks, computing, exchanging, joining)
 
 

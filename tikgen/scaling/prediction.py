@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tikgen.errors import GridError, TikgenError
 from tikgen.grid.decomposition import by
+from tikgen.scaling.given import real, shown, whole
 from tikgen.tuning.pictures import saved
 from tikgen.units import duration
 
@@ -94,12 +96,26 @@ class Prediction:
                 of ranks.
 
         Raises:
-            GridError: if ``measured`` has other kinds.
+            GridError: if ``measured`` has other kinds, or anything but numbers.
             TikgenError: if matplotlib is missing, or the picture cannot be written.
         """
-        for kind in measured or {}:
+        return saved(_drawn(self, self._measured(measured or {})), path)
+
+    def _measured(self, given: Any) -> dict[str, dict[int, float]]:
+        """Return what was measured as numbers of Python; raise GridError if it is not that."""
+        if not isinstance(given, Mapping):
+            raise GridError(f"measured takes a dict by 'strong' or 'weak'; got {shown(given)}")
+        found: dict[str, dict[int, float]] = {}
+        for kind, times in given.items():
             self.points(kind)
-        return saved(_drawn(self, measured or {}), path)
+            by_ranks = times if isinstance(times, Mapping) else {0: 0}
+            found[kind] = {whole(ranks): real(seconds) for ranks, seconds in by_ranks.items()}
+            if not all(ranks >= 1 and 0 < s < math.inf for ranks, s in found[kind].items()):
+                raise GridError(
+                    f"measured[{kind!r}] takes a dict of seconds, greater than 0, by numbers of "
+                    f"ranks; got {shown(times)}"
+                )
+        return found
 
     def __str__(self) -> str:
         return "\n\n".join(self._table(kind) for kind in KINDS)

@@ -10,6 +10,7 @@ from tikgen.errors import GridError
 from tikgen.grid.binding import GridStep
 from tikgen.grid.decomposition import Decomposition
 from tikgen.grid.domain import Domain
+from tikgen.grid.exact_sums import NUMBER_BYTES
 from tikgen.grid.field import Field
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program.parts import Loop, Part, Swap, When
@@ -30,12 +31,14 @@ class Launch:
         use: what it does with the points of a grid.
         read: bytes of a point and use of each field, for what is exchanged.
         times: how often a step does it.
+        joins: bytes of results that each rank tells all others, for each join of reductions.
     """
 
     kernel: Kernel
     use: GridUse
     read: tuple[tuple[int, ArrayUse], ...]
     times: int
+    joins: tuple[int, ...] = ()
 
     def moved(self, extents: Extents) -> int:
         """Return the bytes that a launch over some points moves, by its cost model."""
@@ -51,12 +54,6 @@ class Launch:
                 named = argument.shape[use.first_axis : use.first_axis + self.use.dim]
                 found |= {str(name): n for name, n in zip(named, extents, strict=True)}
         return found
-
-    @property
-    def joined(self) -> int:
-        """Return how many bytes of results each rank has to tell all others."""
-        kinds = {a.name: a for a in self.kernel.signature.arguments if isinstance(a, Array)}
-        return sum(kinds[name].dtype.numpy.itemsize for name in self.use.totals)
 
     def messages(self, decomposition: Decomposition, owned: Extents) -> Iterator[Messages]:
         """Yield what a rank in the middle sends before a launch, one after the other."""
@@ -147,7 +144,14 @@ def launch_of(step: GridStep, times: int = 1) -> Launch:
         if any(map(any, each.reach)):
             joined = read[field][1].joined(each) if field in read else each
             read[field] = field.bytes_a_point, joined
-    return Launch(step.kernel, use, tuple(read.values()), times)
+    return Launch(step.kernel, use, tuple(read.values()), times, _joins(step, use))
+
+
+def _joins(step: GridStep, use: GridUse) -> tuple[int, ...]:
+    """Return the bytes of each join: one is of exact sums, which are wide, one of all others."""
+    kinds = {a.name: a.dtype.numpy for a in step.signature.arguments if isinstance(a, Array)}
+    plain = sum(kinds[name].itemsize for name in use.totals if name not in step.exact)
+    return tuple(size for size in (plain, NUMBER_BYTES * len(step.exact)) if size)
 
 
 def grid_of(program: Program) -> tuple[Extents, tuple[bool, ...], Extents]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ _TIME = re.compile(
     r"|(?:(?P<hours>\d+):(?=\d+:))?(?P<minutes>(?(hours)[0-5]?\d|\d+))(?::(?P<seconds>[0-5]?\d))?)",
     re.ASCII,
 )
+_WITHOUT_LIMIT = ("unlimited", "infinite")
 _MOST_WARNED = 0xFFFF  # Seconds, says sbatch.
 
 
@@ -32,7 +34,8 @@ class Job:
         ranks: how many processes.
         ranks_per_node: how many of them on a node at most; None for Slurm's choice.
         nodes: how many nodes; None for as many as needed.
-        time: how long at most, as Slurm writes it: ``"90"`` minutes, ``"12:00:00"``, ``"2-12"``.
+        time: how long at most, as Slurm writes it: ``"90"`` minutes, ``"12:00:00"``, ``"2-12"``,
+            ``"UNLIMITED"``.
         partition: the partition, or several with commas between.
         account: who pays.
         gpus_per_rank: how many GPUs each rank has.
@@ -177,7 +180,7 @@ class Job:
         found |= {"time": self.time, "partition": self.partition, "account": self.account}
         if self.stop_before:  # SIGTERM goes to ranks, or to the script that stops a sweep.
             to = "B:" if self.is_sweep else ""
-            found["signal"] = f"{to}TERM@{round(60 * self.stop_before)}"
+            found["signal"] = f"{to}TERM@{max(1, round(60 * self.stop_before))}"
         return {name: value for name, value in found.items() if value}
 
 
@@ -185,12 +188,14 @@ def _option(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
-def seconds_of(time: str) -> int:
-    """Return how many seconds a time of Slurm's has.
+def seconds_of(time: str) -> float:
+    """Return how many seconds a time of Slurm's has, infinity where it is without limit.
 
     Raises:
         SubmissionError: if it is none.
     """
+    if time.lower() in _WITHOUT_LIMIT:
+        return math.inf
     found = _TIME.fullmatch(time)
     parts = {} if found is None else {k: int(v) for k, v in found.groupdict("0").items()}
     total = 86400 * parts.get("days", 0)
@@ -199,7 +204,8 @@ def seconds_of(time: str) -> int:
     total += parts.get("s", 0) + parts.get("seconds", 0)
     if not total:
         raise SubmissionError(
-            "--time takes minutes, as 90, or 12:30:00 or days-hours, as 2-12:00:00, with hours up "
-            f"to 23 after days, and minutes and seconds up to 59 after a colon; got {time!r}"
+            "--time takes minutes, as 90, 12:30:00 or days-hours, as 2-12:00:00, with hours up "
+            "to 23 after days, and minutes and seconds up to 59 after a colon, or UNLIMITED; got "
+            f"{time!r}"
         )
     return total

@@ -39,6 +39,11 @@ def marking() -> Iterator[None]:
         _thread.is_marking = False
 
 
+def is_marking() -> bool:
+    """Return whether loops are marked of what is compiled in this thread."""
+    return getattr(_thread, "is_marking", False)
+
+
 def insert(tree: ast.Module, globals_: Mapping[str, Any], names: dict[str, Any]) -> None:
     """Mark the loops in the tree of a kernel or a function, if that is asked for.
 
@@ -49,7 +54,7 @@ def insert(tree: ast.Module, globals_: Mapping[str, Any], names: dict[str, Any])
         globals_: the global names of the code.
         names: the names that Taichi finds in it; that of the mark is added.
     """
-    if not getattr(_thread, "is_marking", False):
+    if not is_marking():
         return
     names[_NAME] = _mark
     for node in ast.walk(tree):

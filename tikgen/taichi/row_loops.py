@@ -42,7 +42,7 @@ def by_rows(kernel: Any) -> Any:
     Args:
         kernel: the object behind a ``ti.kernel``.
     """
-    if impl.get_runtime().default_ip is not ti.i32 or not rewrite(_tree_of(kernel.func), kernel):
+    if impl.get_runtime().default_ip is not ti.i32 or not rewrite(tree_of(kernel.func), kernel):
         return kernel
     found = copy.copy(kernel)
     found.compiled_kernels = {}
@@ -50,7 +50,7 @@ def by_rows(kernel: Any) -> Any:
     return found
 
 
-def _tree_of(function: Any) -> ast.Module:
+def tree_of(function: Any) -> ast.Module:
     """Return the tree of a function, an empty one if its source is unknown."""
     # As inspect.getsource finds it, less a search for its module among all.
     code = function.__code__

@@ -68,8 +68,8 @@ def load(path: Path) -> Loaded:
         if path.suffix == ".csv":
             with path.open(encoding="utf-8-sig", newline="") as file:
                 table = csv.DictReader(file)
+                _check_columns(table.fieldnames or ())
                 rows: list[Row] = list(table)
-            _check_columns(table.fieldnames or ())
             about: dict[str, Any] = {}
         elif path.suffix == ".json":
             found = untrusted.from_json(path.read_bytes())

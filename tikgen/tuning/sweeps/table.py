@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -148,6 +149,9 @@ class SweepResult:
         Args:
             columns: columns to show; None shows those that vary, and the main ones measured.
             rows: how many rows; None shows all.
+
+        Raises:
+            ParameterError: if there is no such column, or ``rows`` is no number of rows.
         """
         return _aligned(*self.cells(columns, rows))
 
@@ -158,8 +162,10 @@ class SweepResult:
         if isinstance(columns, str) or not isinstance(columns, Iterable | None):
             problem = f"takes a list of columns; got {columns!r:.60}"
             raise ParameterError("table", {"columns": problem})
-        if rows is not None and not isinstance(rows, int):
-            raise ParameterError("table", {"rows": f"takes a whole number; got {rows!r:.60}"})
+        is_count = isinstance(rows, numbers.Integral) and not isinstance(rows, bool) and rows >= 0
+        if rows is not None and not is_count:
+            problem = f"takes a whole number of 0 or more; got {rows!r:.60}"
+            raise ParameterError("table", {"rows": problem})
         self._check_columns(*columns or ())
         if columns is None:
             back = self.columns[len(self._front) + len(OUTCOME) :]

@@ -1,0 +1,120 @@
+"""What parallel loops add to one element of an array is added up by threads, on cpu."""
+
+from __future__ import annotations
+
+import ast
+import textwrap
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import taichi as ti
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import tikgen
+from conftest import ARCH
+from tikgen.taichi import loop_sums
+
+on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
+
+TEXT = """
+import taichi as ti
+
+
+@ti.kernel
+def add(
+    x: ti.types.ndarray(dtype=ti.{dtype}, ndim=2),
+    y: ti.types.ndarray(dtype=ti.{dtype}, ndim=1),
+):
+    for {loop}:
+        {body}
+"""
+LOOPS = ("i, j in x", "i, j in ti.ndrange(x.shape[0], x.shape[1])")
+BODIES = {
+    "y[0] += x[i, j]": lambda x: [x.sum(), 0, 0],
+    "y[0] -= x[i, j]; y[2] += 1": lambda x: [-x.sum(), 0, x.size],
+    "y[1] += x[i, j]\n        if x[i, j] > 0:\n            y[1] += i": lambda x: [
+        0,
+        x.sum() + (np.arange(len(x))[:, None] * (x > 0)).sum(),
+        0,
+    ],
+    # Elements that are read, or found by an index, stay what they are.
+    "y[0] += x[i, j]\n        y[i % 2] += 1": lambda x: [
+        x.sum() + x[::2].size,
+        x[1::2].size,
+        0,
+    ],
+}
+
+
+@on_cpu
+@pytest.mark.arch
+@pytest.mark.parametrize("body", BODIES)
+@settings(max_examples=10)
+@given(
+    loop=st.sampled_from(LOOPS),
+    shape=st.tuples(st.integers(1, 40), st.integers(1, 1100)),
+    dtype=st.sampled_from(("i32", "i64", "f64")),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_sums_are_those_of_numpy(
+    body: str, loop: str, shape: tuple[int, int], dtype: str, seed: int
+) -> None:
+    kind = np.dtype({"i": "int", "f": "float"}[dtype[0]] + dtype[1:])
+    x = np.random.default_rng(seed).integers(-9, 9, shape).astype(kind)
+    kernel = tikgen.from_string(TEXT.format(dtype=dtype, loop=loop, body=body))
+    y = np.array([5, 6, 7], kind)
+    kernel.with_engine("direct-cpu")(x, y)
+    np.testing.assert_array_equal(y - [5, 6, 7], BODIES[body](x))
+
+
+@pytest.fixture(autouse=True)
+def _initialised(ti_arch: str) -> None:
+    """Have Taichi initialised for what hypothesis draws."""
+
+
+@on_cpu
+@pytest.mark.arch
+def test_a_sum_of_many_singles_loses_little(ti_arch: str, rng: np.random.Generator) -> None:
+    """Added one by one, it would be off by 1e-3."""
+    x, y = rng.random((1000, 3000), np.float32), np.zeros(1, np.float32)
+    text = TEXT.format(dtype="f32", loop=LOOPS[0], body="y[0] += x[i, j]")
+    tikgen.from_string(text).with_engine("direct-cpu")(x, y)
+    assert y[0] == pytest.approx(x.sum(dtype=np.float64), rel=1e-4)
+
+
+def rewritten(code: str, dtype: Any = ti.f32) -> str:
+    """Return the code of a kernel of the arrays x and y, rewritten."""
+    annotation = ti.types.ndarray(dtype=dtype, ndim=1)
+    arguments = [SimpleNamespace(name=name, annotation=annotation) for name in "xy"]
+    tree = ast.parse("def f(x, y):\n" + textwrap.indent(code, "    "))
+    loop_sums.rewrite(tree, SimpleNamespace(arguments=arguments), {})
+    return textwrap.dedent("\n".join(ast.unparse(tree).splitlines()[1:]))
+
+
+def test_a_loop_adds_to_a_variable() -> None:
+    assert rewritten("for i in x:\n    y[0] += x[i]").splitlines() == [
+        "tikgen_sum0 = tikgen_sum_cast(0, tikgen_sum0_dtype)",
+        "for i in x:",
+        "    tikgen_sum0 += x[i]",
+        "y[0] += tikgen_sum0",
+    ]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "for i in x:\n    y[0] += x[i]\n    x[i] = y[0]",
+        "for i in x:\n    y[0] += y[1]",
+        "for i in y:\n    y[0] += x[i]",
+        "for i in x:\n    y[i] += x[i]",
+        "for i in x:\n    y[0] *= x[i]",
+        "for i in ti.static(range(3)):\n    y[0] += x[i]",
+        "y[0] += x[0]",
+    ],
+)
+def test_other_loops_stay(code: str) -> None:
+    assert rewritten(code) == code
+    assert rewritten("for i in x:\n    y[0] += x[i]", ti.f16).startswith("for")
