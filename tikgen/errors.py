@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import pickle
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -27,6 +28,22 @@ def one_line(error: BaseException) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())}"
 
 
+def _remade(cls: type[TikgenError], args: tuple[object, ...]) -> TikgenError:
+    """Return an exception with its final ``args``, from which ``__init__`` would make others."""
+    error = cls.__new__(cls)
+    error.args = args
+    return error
+
+
+def _portable(value: object) -> object:
+    """Return a value, or its repr where a pickle of it cannot be loaded."""
+    try:
+        pickle.loads(pickle.dumps(value))
+    except Exception:  # Whatever the class of the value raises.
+        return repr(value)
+    return value
+
+
 # Words of other tools, and the parameter that they may mean.
 _USUAL = {
     **dict.fromkeys(("bc", "bcs", "boundary_conditions"), "boundary"),
@@ -39,11 +56,21 @@ _USUAL = {
 class TikgenError(Exception):
     """The base of every exception that tikgen raises.
 
-    Control characters in a message are escaped, since it may quote untrusted text.
+    Control characters in a message are escaped, since it may quote untrusted text. All of them can
+    be pickled, so that worker processes can raise them; an attribute that cannot is then its repr.
     """
 
     def __init__(self, *args: object) -> None:
         super().__init__(*(printable(a) if isinstance(a, str) else a for a in args))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        args = tuple(map(_portable, self.args))
+        return _remade, (type(self), args), {k: _portable(v) for k, v in vars(self).items()}
+
+    def __copy__(self) -> TikgenError:
+        made = _remade(type(self), self.args)
+        vars(made).update(vars(self))
+        return made
 
 
 class UnknownTemplate(TikgenError):
@@ -217,6 +244,9 @@ class Terminated(SystemExit):
     def __init__(self, path: str, steps: int) -> None:
         super().__init__(self.STATUS)
         self.path, self.steps = path, steps
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.path, self.steps), vars(self)
 
     def __str__(self) -> str:
         return (

@@ -112,6 +112,12 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
     assert replanned(graph, {"stencil": KERNELS["stencil"]}) is None
 
 
+def test_a_graph_says_how_many_steps_of_a_program_it_does() -> None:
+    graph = plan_graph("g", [("stencil", "u", "v")] * 2, KERNELS, program_steps=2)
+    again = replanned(graph, KERNELS)
+    assert again is not None and again.program_steps == graph.program_steps == 2
+
+
 @pytest.mark.parametrize(
     ("steps", "temporaries", "problem"),
     [
@@ -135,6 +141,7 @@ def test_a_graph_is_planned_anew_for_kernels_that_still_fit() -> None:
         ([("stencil", "u", "v")], ["u", "v"], "no argument determines the size"),
         ([(abs, "u", "v")], [], "abs is not in the bundle; it holds stencil, axpy"),
         ([("stencil", "u v", "w")], [], "'u v' cannot be the name of an argument"),
+        ([("stencil", "u", "lambda")], [], "'lambda' cannot be the name of an argument: it is a k"),
         ([("stencil", "u", "_step0_partial")], [], "'_step0_partial' cannot be the name"),
     ],
 )

@@ -107,6 +107,7 @@ def decoded(document: Any) -> Manifest:
         (f"kernels.heat.builds.{ARCH}.entry", '"}; evil', "the name"),
         (f"kernels.heat.builds.{ARCH}.capabilities", ['a"}; evil'], "the capability"),
         ("graphs.twice.constants.step0_a", 10**30, "the constant 'step0_a'|damaged"),
+        ("graphs.twice.program_steps", -1, "the number -1 of steps"),
         ("graphs.twice.steps.0.arguments", {"x": "x"}, "the step 'heat'"),
         ("graphs.twice.steps.0.arguments", {"x": "x", "a": "no"}, "the argument 'no'"),
         (f"fields.u.builds.{ARCH}.read", "a; evil", "the name"),

@@ -14,7 +14,14 @@ from tikgen.aot import native
 from tikgen.aot.c.identifiers import names_in
 from tikgen.aot.exporting.cost_model import cost_of, evaluate
 from tikgen.aot.exporting.kernel_texts import load_text, split
-from tikgen.aot.names import bundle_name, family_name, identifier, told_apart, variant_name
+from tikgen.aot.names import (
+    bundle_name,
+    family_name,
+    identifier,
+    name_problem,
+    told_apart,
+    variant_name,
+)
 from tikgen.aot.native.names import HEADER_NAMES, function_names
 
 BUILT_IN = [
@@ -115,6 +122,21 @@ def test_halves_of_wide_scalars_are_put_together(ti_arch: str, a: float, k: int,
     assert (y == 2 * a).all() or subnormal
     assert (z == k).all()
     assert (w == np.uint64(u)).all()
+
+
+@pytest.mark.parametrize(
+    ("name", "problem"),
+    [
+        ("step", ""),
+        ("a1_b", ""),
+        ("class", "it is a keyword of Python"),
+        *((name, "a name begins with an ASCII letter, then") for name in ("_x", "1a", "a__b", "")),
+        *((name, "a name begins with an ASCII letter, then") for name in ("x_", "é", None, 3)),
+    ],
+)
+def test_what_is_wrong_with_a_name_is_said(name: object, problem: str) -> None:
+    said = name_problem(name)
+    assert said.startswith(problem) and bool(said) is bool(problem)
 
 
 def test_a_kernel_of_a_native_bundle_has_no_name_of_its_library() -> None:

@@ -27,7 +27,7 @@ def recorded() -> manifest.Field:
 
 
 WRONG: dict[str, tuple[Callable[[tikgen.aot.Module, Any], object], str]] = {
-    "a name of a kernel": (lambda m, k: m.add_kernel(k, name="a b"), "a name takes letters, digi"),
+    "a name of a kernel": (lambda m, k: m.add_kernel(k, name="a b"), "a name begins with an ASC"),
     "a reference of a template": (
         lambda m, k: m.add_kernel(k, reference=print),
         "come from the template",
@@ -36,7 +36,7 @@ WRONG: dict[str, tuple[Callable[[tikgen.aot.Module, Any], object], str]] = {
         lambda m, k: m.add_kernel(_shift, schedules={TO: {}}),
         "schedules are for kernels of templates",
     ),
-    "a name of a field": (lambda m, k: m.add_field("a b", None), "a name takes letters, digits"),
+    "a name of a field": (lambda m, k: m.add_field("a b", None), "a name begins with an ASCII"),
     "a field twice": (
         lambda m, k: [m.add_field("heat", recorded()), m.add_field("heat", recorded())],
         "another field has this name",

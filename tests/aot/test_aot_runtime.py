@@ -188,7 +188,10 @@ def test_bound_calls(runtime: Any, given: Callable[[Any], Any], rng: np.random.G
     bound()
     bound()
     np.testing.assert_allclose(np.asarray(out), y + 2 * x, rtol=1e-5, atol=1e-5)
-    if not isinstance(out, np.ndarray):
+    if isinstance(out, np.ndarray):
+        with pytest.raises(ValueError, match="cannot resize"):
+            out.resize(1, refcheck=False)
+    else:
         out.close()
         with pytest.raises(ArgumentError, match="was closed"):
             bound()

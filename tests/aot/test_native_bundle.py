@@ -158,6 +158,10 @@ def test_a_runtime_checks_selects_and_binds(loaded: tikgen.aot.Runtime) -> None:
     x, y, z = (np.full(9, value, np.float32) for value in (1, 2, np.nan))
     loaded.axpy(np.float32(3), x, y, z)
     assert (z == 5).all()
+    askew = np.zeros(37, np.uint8)[1:].view(np.float32)
+    for call in (loaded.axpy, loaded.kernels["axpy"].bind(1.0, x, askew, z)):
+        with pytest.raises(ArgumentError, match=r"^axpy: argument 'y' is not aligned .*y\.copy"):
+            call(1.0, x, askew, z) if call is loaded.axpy else call()
     on_device = loaded.zeros(9, "f32")
     step = loaded.select("map_z_a_x_y", 2.0, x, y, on_device).bind(a=2, x=x, y=y, z=on_device)
     step()
@@ -183,6 +187,8 @@ def test_a_runtime_checks_selects_and_binds(loaded: tikgen.aot.Runtime) -> None:
     assert kernel.prepare()(2.0, *(a.ctypes.data for a in (x, y, z)), 9) == 0
     assert (z == 4).all()
     bound = kernel.bind(2.0, x, y, z)
+    with pytest.raises(ValueError, match="cannot resize"):
+        z.resize(1, refcheck=False)
     loaded.close()
     for use in (bound, lambda: loaded.total(x, y[:1])):
         with pytest.raises(BundleError, match="is closed"):
@@ -211,6 +217,13 @@ def test_a_library_that_another_bundle_had_is_loaded_anew(
     monkeypatch.setattr(shutil, "copy", lambda *_: str(shared.path / "manifest.json"))
     with pytest.raises(BundleError, match="has a library that cannot be loaded"):
         tikgen.aot.load(shared.path)
+
+
+def test_a_manifest_of_another_name_is_refused(bundle: tikgen.aot.Bundle) -> None:
+    path = bundle.path / "manifest.json"
+    path.write_text(path.read_text().replace('"name": "samples"', '"name": "other"', 1))
+    with pytest.raises(BundleError, match="functions than its library, which lacks other_problem"):
+        tikgen.aot.load(bundle.path)
 
 
 @pytest.mark.slow
@@ -349,6 +362,8 @@ def test_what_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
     monkeypatch.setenv("CC", "no-such-compiler")
     assert "install gcc or clang" in refused()
+    monkeypatch.setenv("CC", "'")
+    assert """the variable CC is "'", which is no command (No closing quotation)""" in refused()
     monkeypatch.setenv("CC", f"{sys.executable} -c 'raise SystemExit(\"cannot compile\")'")
     assert "exit status 1: cannot compile" in refused()
     monkeypatch.setenv("CC", str(Path(sys.executable).resolve()))

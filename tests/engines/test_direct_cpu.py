@@ -269,8 +269,9 @@ def test_a_processor_without_avx2_is_no_obstacle(
 def test_arrays_that_are_bound_cannot_be_freed(axpy: Any, rng: np.random.Generator) -> None:
     x, y, z = arrays(9, rng)
     bound = axpy.bind(1.0, x, y, z)
-    with pytest.raises(ValueError, match="resize"):
-        x.resize(10**6)
+    for refcheck in (True, False):
+        with pytest.raises(ValueError, match="resize"):
+            x.resize(10**6, refcheck=refcheck)
     kept = x + y
     del x, y
     bound()

@@ -149,6 +149,21 @@ def test_bad_arguments_are_refused_and_the_old_ones_stay(
     np.testing.assert_allclose(seen(y), kernel.reference(x, y, 1.0), atol=1e-5)
 
 
+def test_bound_arrays_and_their_owners_cannot_be_resized(kernel: tikgen.Kernel) -> None:
+    owner = np.ones((2, *SHAPE), np.float32)
+    y, z = np.zeros(SHAPE, np.float32), np.zeros(SHAPE, np.float32)
+    bound = kernel.bind(owner[1], y, 1.0)
+    bound.rebind(y=z)
+    bound()
+    for array in (owner, z):
+        with pytest.raises(ValueError, match="cannot resize"):
+            array.resize((1, 1), refcheck=False)
+    del bound
+    gc.collect()
+    z.resize((1, 1), refcheck=False)
+    assert z.shape == (1, 1)
+
+
 def test_after_ti_init_it_raises(kernel: tikgen.Kernel, rng: np.random.Generator) -> None:
     from conftest import init_taichi
 

@@ -40,7 +40,7 @@ def test_a_graph_has_the_launches_of_all_phases(monkeypatch: pytest.MonkeyPatch)
     assert (kernel.template, kernel.problem) == (built.template, built.problem)
     forth = (name, {"x": "u", "y": "un", "scale": 0.25})
     back = (name, {"x": "un", "y": "u", "scale": 0.25})
-    assert given["graphs"] == {"program": [forth, back] * 3}
+    assert given["graphs"] == {"program": {"steps": [forth, back] * 3, "program_steps": 2}}
     assert given["verify"] is True
     bundle.graphs = ()
     bundle.failures = Failure("program", "x64", "it lacks k."), Failure("k", "x64", "it is wrong")
@@ -56,7 +56,11 @@ def test_a_graph_takes_the_same_steps(tmp_path: Path) -> None:
     start = program["u"].copy()
     arch = "x64" if ARCH == "cpu" else ARCH
     program.export(tmp_path / "heat", [arch], verify=True, max_examples=1, examples=1)
-    program.run(2)  # As many as the graph does.
+    said = tikgen.aot.Bundle(tmp_path / "heat").manifest.graphs["program"].program_steps
+    assert said == 2
+    header = (tmp_path / "heat" / "include" / "heat.h").read_text()
+    assert "each call does 2 steps of the program" in " ".join(header.replace(" *", "").split())
+    program.run(said)
     with tikgen.aot.load(tmp_path / "heat") as runtime:
         given, other = runtime.array(start), runtime.array(np.zeros_like(start))
         runtime.program(u=given, un=other)
@@ -116,7 +120,8 @@ def test_arrays_that_are_read_alone_may_share_memory_in_a_graph(
     grow = tikgen.elementwise("y = x + y", dim=2).bind(u, un.copy())
     parts = [grow, tikgen.elementwise("z = z + x").bind(x=u.ravel(), z=flat)]
     tikgen.Program(parts).export("graph.zip", ["x64"])
-    assert len(kept[0]["program"]) == 2
+    assert len(kept[0]["program"]["steps"]) == 2
+    assert kept[0]["program"]["program_steps"] == 1
     read = tikgen.elementwise("y = x + y", dim=2).bind(un, np.zeros((2, 3), np.float32))
     swapped = tikgen.Program([*parts, read, tikgen.swap((u, un))])
     with pytest.raises(ProgramError, match="cannot hold a reshaped array that changes places"):

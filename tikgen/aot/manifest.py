@@ -175,6 +175,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             build comes on top.
         constants: scalars that are fixed, by name.
         steps: the launches, in order.
+        program_steps: how many steps of a program they are; 0 if they are of no program.
         builds: by arch.
     """
 
@@ -183,6 +184,7 @@ class Graph(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     temporaries: tuple[Argument, ...] = ()
     constants: dict[str, int | float] = {}
     steps: tuple[Step, ...] = ()
+    program_steps: int = 0
     builds: dict[str, Build] = {}
 
 

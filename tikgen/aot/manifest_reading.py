@@ -130,6 +130,8 @@ def _check_parts(manifest: Manifest) -> None:
 def _check_graph(graph: Graph, kernels: Mapping[str, Kernel]) -> None:
     _check_arguments((*graph.arguments, *graph.temporaries))
     _check_names(graph.constants)
+    steps = graph.program_steps
+    _take(0 <= steps <= _MOST_EXTENT, f"the number {steps} of steps of {graph.name!r}")
     for name, value in graph.constants.items():
         _take(_LEAST <= value <= _MOST, f"the constant {name!r} of {graph.name!r}")
     known = {a.name for a in (*graph.arguments, *graph.temporaries)} | graph.constants.keys()

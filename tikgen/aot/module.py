@@ -19,7 +19,7 @@ from tikgen.aot.exporting.export_plan import USUAL_OPTIONS, Code, KernelPlan, Ow
 from tikgen.aot.exporting.graphs import StepLike, plan_graph, replanned, steps_of
 from tikgen.aot.exporting.staging import ARCHIVE
 from tikgen.aot.exporting.template_kernels import plan_kernel
-from tikgen.aot.names import identifier, told_apart
+from tikgen.aot.names import identifier, name_problem, told_apart
 from tikgen.aot.native.planning import native_targets, without_fields
 from tikgen.aot.running.c_library import CAPABILITIES
 from tikgen.aot.user_kernels.extraction import OwnKernel, extract
@@ -83,7 +83,7 @@ class Module:
         self._kernels: list[tuple[KernelPlan, str | None]] = []
         # Names of fields in the bundle and the fields, by their ids.
         self._fields: dict[int, tuple[str, Any]] = {}
-        self._graphs: dict[str, tuple[list[StepLike], tuple[str, ...]]] = {}
+        self._graphs: dict[str, tuple[list[StepLike], tuple[str, ...], int]] = {}
         self._kept: m.Manifest | None = None
 
     def add_kernel(
@@ -115,8 +115,8 @@ class Module:
             ExportError: if it cannot be exported, an example does not fit, or the name is no
                 identifier.
         """
-        if name is not None and (not isinstance(name, str) or identifier(name) != name):
-            raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if name is not None and (problem := name_problem(name)):
+            raise ExportError(repr(name), problem)
         if isinstance(kernel, Kernel) and _has_template(kernel):
             if template_args or reference or examples:
                 raise ExportError(
@@ -155,20 +155,32 @@ class Module:
         Raises:
             ExportError: if it is no field, or its name is no identifier or another field's.
         """
-        if not isinstance(name, str) or identifier(name) != name:
-            raise ExportError(repr(name), "a name takes letters, digits and single underscores")
+        if problem := name_problem(name):
+            raise ExportError(repr(name), problem)
         if not (is_field(field) or isinstance(field, m.Field)):
             problem = f"it must be a field, such as ti.field(ti.f32, (8, 8)); got {field!r:.60}"
             raise ExportError(f"the field {name!r}", problem)
         self._name_field(name, field, is_given=True)
 
     def add_graph(
-        self, name: str, steps: Sequence[StepLike], *, temporaries: Sequence[str] = ()
+        self,
+        name: str,
+        steps: Sequence[StepLike],
+        *,
+        temporaries: Sequence[str] = (),
+        program_steps: int = 0,
     ) -> None:
-        """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`."""
+        """Add kernels in sequence, launched by one call; see :meth:`Bundle.add_graph`.
+
+        Args:
+            name: its name.
+            steps: the launches.
+            temporaries: names of arrays that the runtime allocates.
+            program_steps: how many steps of a program one call does, for the manifest.
+        """
         if name in self._graphs:
             raise ExportError(f"the graph {name!r}", "it is there already")
-        self._graphs[name] = (steps_of(name, steps), tuple(temporaries))
+        self._graphs[name] = (steps_of(name, steps), tuple(temporaries), program_steps)
 
     def keep_graphs(self, filepath: str | os.PathLike[str]) -> None:
         """Keep the graphs of the bundle at a path whose kernels are added again."""
@@ -220,8 +232,8 @@ class Module:
             kernels[name] = replace(plan, entry=entry)
         entries = {name: plan.entry for name, plan in kernels.items()}
         graphs = {
-            name: plan_graph(name, steps, entries, temporaries)
-            for name, (steps, temporaries) in self._graphs.items()
+            name: plan_graph(name, steps, entries, temporaries, program_steps)
+            for name, (steps, temporaries, program_steps) in self._graphs.items()
         }
         for name, graph in (self._kept.graphs if self._kept is not None else {}).items():
             again = replanned(graph, entries) if self._is_kept(graph, entries) else None

@@ -59,6 +59,18 @@ def identifier(text: str) -> str:
     return name
 
 
+def name_problem(name: object) -> str:
+    """Return why something cannot be a name in a bundle, or an empty string."""
+    if isinstance(name, str) and identifier(name) == name:
+        return ""
+    if isinstance(name, str) and keyword.iskeyword(name):
+        return "it is a keyword of Python"
+    return (
+        "a name begins with an ASCII letter, then takes letters, digits and single underscores, "
+        "and ends with no underscore"
+    )
+
+
 def bundle_name(path: Path) -> str:
     """Return the name of the bundle at ``path``, the prefix of its names in C."""
     return identifier(path.name.removesuffix(".zip")).lower()

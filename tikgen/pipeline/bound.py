@@ -15,6 +15,8 @@ from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
+from tikgen.template.here import Here
+from tikgen.template.pinned import pinned
 
 
 class _Bindable(Protocol):
@@ -30,7 +32,7 @@ class _Bindable(Protocol):
     def for_arguments(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Bindable: ...
 
 
-class BoundKernel:
+class BoundKernel(Here):
     """A kernel with fixed arguments; made by :meth:`Kernel.bind`.
 
     Call it to launch. Scalars given by name, ``bound(a=2.0)``, are kept for later calls.
@@ -208,6 +210,7 @@ class _Binding:
         loaded = self.loaded = loaded or kernel.loaded
         # What was passed, and below what the code takes.
         self.given = list(values)
+        self._pinned = pinned(values)
         self.sizes = loaded.check(values)
         self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
         # What will choose another engine, if that is open.

@@ -34,6 +34,7 @@ from tikgen.taichi.launcher import is_differentiating
 from tikgen.template import shapes
 from tikgen.template.arguments import Array
 from tikgen.template.base import Template
+from tikgen.template.here import Constant
 from tikgen.template.parameters import ParameterModel, canonical
 
 if TYPE_CHECKING:  # The only place that names types of higher rooms.
@@ -41,7 +42,7 @@ if TYPE_CHECKING:  # The only place that names types of higher rooms.
     from tikgen.tuning.result import TuneResult
 
 
-class Kernel:
+class Kernel(Constant):
     """A loaded variant that can be called.
 
     Call it with NumPy arrays, ``ti.ndarray``, torch tensors or, with ``storage="field"``,
@@ -393,8 +394,7 @@ class Kernel:
     def offer(self, loaded: Loaded, report: Callable[[TikgenError | None], None]) -> None:
         """Offer new code to the next call.
 
-        That call compiles it for its arguments and adopts it. If it does not compile, the old code
-        stays and serves the call.
+        That call compiles it for its arguments and adopts it, or keeps the old code if that fails.
 
         Args:
             loaded: the new code.

@@ -20,6 +20,7 @@ from tikgen.template.arguments import Argument, Array, Scalar, with_sizes
 from tikgen.template.base import Template
 from tikgen.template.blame import asked, asked_dict, place_of
 from tikgen.template.declared import declared
+from tikgen.template.here import Constant
 from tikgen.template.parameters import ParameterModel, canonical
 from tikgen.template.rules import idle
 from tikgen.template.views import Views
@@ -45,7 +46,7 @@ def short_name(text: str, longest: int = _LONGEST_PART) -> str:
 
 
 @dataclass(frozen=True)
-class Variant:
+class Variant(Constant):
     """A template with every parameter fixed.
 
     Attributes:
@@ -134,7 +135,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Source:
+class Source(Constant):
     """The rendered text of a variant.
 
     Attributes:

@@ -86,8 +86,8 @@ def _check_apart(plan: Plan, slots: Slots) -> None:
                 )
 
 
-def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[Any, ...]]]:
-    """Return the kernels by name, and launches until all arrays stand as at first.
+def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[Any, ...]], int]:
+    """Return the kernels by name, launches until all arrays stand as at first, and their steps.
 
     Raises:
         ProgramError: if a graph cannot hold what the program does.
@@ -95,9 +95,11 @@ def graph_of(plan: Plan, slots: Slots) -> tuple[dict[str, Kernel], list[tuple[An
     _check_apart(plan, slots)
     recorder = _Recorder(plan, slots)
     recorder.run(plan.first, 0, 1)
+    steps = 1
     while recorder.at != plan.first:
         recorder.run(recorder.at, 0, 1)
-    return recorder.kernels, recorder.launches
+        steps += 1
+    return recorder.kernels, recorder.launches, steps
 
 
 def exported(
@@ -119,8 +121,9 @@ def exported(
             "a native bundle has no graphs; leave native out, or export the kernels with "
             "tikgen.aot.export(..., native=True) and call them in turn",
         )
-    kernels, launches = graph_of(plan, slots)
-    bundle = registry.call("export", kernels, path, archs, graphs={GRAPH: launches}, **options)
+    kernels, launches, steps = graph_of(plan, slots)
+    graphs = {GRAPH: {"steps": launches, "program_steps": steps}}
+    bundle = registry.call("export", kernels, path, archs, graphs=graphs, **options)
     if GRAPH not in bundle.graphs:
         causes = sorted(bundle.failures, key=lambda failure: failure.name == GRAPH)
         raise ExportError("the program", "; ".join(map(str, causes)).rstrip("."))

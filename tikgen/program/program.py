@@ -30,9 +30,10 @@ from tikgen.program.steppers import stepper_of
 from tikgen.program.stepping import Stepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
+from tikgen.template.here import Here
 
 
-class Program:
+class Program(Here):
     """A list of parts that runs many steps, with the least work on the host.
 
     One pass over the list is a step. A part is a bound kernel, an assignment to one-element arrays

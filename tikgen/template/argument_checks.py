@@ -13,6 +13,7 @@ import numpy as np
 from tikgen.errors import ArgumentError
 from tikgen.template import views
 from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent, symbols
+from tikgen.template.here import Constant
 from tikgen.template.shapes import MOST_ELEMENTS
 from tikgen.units import are_missing, counted
 
@@ -159,7 +160,7 @@ class Check:
         return f"({', '.join(map(str, self.shape))}{',' * (self.ndim == 1)})"
 
 
-class Rules:
+class Rules(Constant):
     """The ordered arguments of a kernel, and the rules that a call must keep.
 
     A subclass says which arrays there are besides NumPy's.

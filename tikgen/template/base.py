@@ -19,6 +19,7 @@ from tikgen.template.blame import asked, asked_dict
 from tikgen.template.declared import declared, returned_schedule
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.grid_use import GridUse
+from tikgen.template.here import Constant
 from tikgen.template.once import once
 from tikgen.template.parameters import (
     Invalid,
@@ -63,7 +64,7 @@ class Cost:
     flops: int
 
 
-class Template:
+class Template(Constant):
     """A kernel family: a Jinja2 text, its typed parameters and its NumPy reference.
 
     A subclass lives in ``template.py`` beside ``kernel.py.j2``. It declares ``Problem`` and

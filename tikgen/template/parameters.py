@@ -22,6 +22,7 @@ from pydantic_core import PydanticUndefined
 from tikgen.dtypes import DType
 from tikgen.errors import DeclarationError, ExpressionError, ParameterError, near
 from tikgen.expression import Assignments, Equations, Expression, Reducing
+from tikgen.template.here import Here
 from tikgen.template.identifiers import FieldName as FieldName
 from tikgen.template.identifiers import Identifier as Identifier
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
@@ -37,6 +38,9 @@ class Invalid(ValueError):
         self.parameter = parameter
         self.problem = problem
         super().__init__(problem)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.parameter, self.problem), vars(self)
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,7 @@ def parameter(
     return Field(default, description=meaning, ge=ge, le=le, json_schema_extra=extra)
 
 
-class ParameterModel(BaseModel):
+class ParameterModel(BaseModel, Here):
     """Is the base of ``Problem`` and ``Schedule``: frozen, strict, closed to unknown names."""
 
     model_config = ConfigDict(

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from tikgen.aot.c.identifiers import Names, defined_in, usable
 from tikgen.aot.manifest import Argument, Build, Field, File, Graph, Kernel, Manifest, Role
 from tikgen.template.arguments import split_extent
+from tikgen.units import counted
 
 C_TYPES = {
     "i8": "int8_t",
@@ -275,6 +276,8 @@ class Entries:
         }
         steps = ", then ".join(step.kernel for step in graph.steps)
         about = f"a graph of {steps}"
+        if graph.program_steps:
+            about += f"; each call does {counted(graph.program_steps, 'step')} of the program"
         return self._callable(
             graph.name, about, True, graph.arguments, constants, graph.builds, graph.temporaries
         )

@@ -7,14 +7,17 @@ from dataclasses import dataclass
 from tikgen.aot.c.entries import C_TYPES, Callable, Entries, Parameter, prototype, wrapped
 from tikgen.aot.manifest import Kernel, Manifest
 
+# Integers below it are no other integers that were rounded to a double.
+_EXACT = 2**53
+
 
 @dataclass(frozen=True)
 class Check:
-    """A check that an integer fits a narrower dtype."""
+    """A check that an integer fits a dtype, and was not rounded on the way."""
 
     name: str
-    dtype: str
     condition: str
+    problem: str
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ class Member:
     def checks(self) -> list[Check]:
         """Return the checks of integers that are made narrower."""
         return [
-            Check(p.name, p.dtype, self._misfit(p))
+            Check(p.name, self._misfit(p), self._problem(p))
             for p in self.kernel.parameters
             if p.is_scalar and self._is_narrowed(p) and p.dtype[0] != "f"
         ]
@@ -48,11 +51,24 @@ class Member:
         """Return the condition that a scalar does not fit."""
         wide = self.scalars[p.name]
         same = f"({wide}){self._converted(p)} == {p.c}"
+        bits, is_signed = int(p.dtype[1:]), p.dtype[0] == "i"
         if wide != "double":
-            return f"!({same})"
-        bits = int(p.dtype[1:])
-        low, high = (0, 2**bits) if p.dtype[0] == "u" else (-(2 ** (bits - 1)), 2 ** (bits - 1))
+            # A negative number in u64 and back is the same again.
+            is_wrapped = not is_signed and bits == 64
+            return f"!({p.c} >= 0 && {same})" if is_wrapped else f"!({same})"
+        if bits == 64:
+            # Others that the caller had in 64 bits may have been rounded to a double.
+            above = f"> {-_EXACT}.0" if is_signed else ">= 0.0"
+            return f"!({p.c} {above} && {p.c} < {_EXACT}.0 && {same})"
+        low, high = (-(2 ** (bits - 1)), 2 ** (bits - 1)) if is_signed else (0, 2**bits)
         return f"!({p.c} >= {low}.0 && {p.c} < {high}.0 && {same})"
+
+    def _problem(self, p: Parameter) -> str:
+        problem = f"does not fit {p.dtype}"
+        if not p.dtype.endswith("64"):
+            return problem
+        bits = 53 if self.scalars[p.name] == "double" else 63
+        return f"{problem}, or {bits} bits; {self.kernel.name} takes all of {p.dtype}"
 
     def _converted(self, p: Parameter) -> str:
         if not p.is_scalar or not self._is_narrowed(p):

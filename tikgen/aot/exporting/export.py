@@ -101,7 +101,7 @@ def _graphs(given: Any) -> Iterator[tuple[str, Mapping[str, Any]]]:
         settings = said if isinstance(said, Mapping) else {"steps": said}
         takes = "it takes a list of steps, or a dict of 'steps' and perhaps 'temporaries'"
         for key in settings:
-            if key not in ("steps", "temporaries"):
+            if key not in ("steps", "temporaries", "program_steps"):
                 problem = f"it has {key!r}; {takes}.{near(str(key), ('steps', 'temporaries'))}"
                 raise ExportError(f"the graph {name!r}", problem.rstrip("."))
         steps = settings.get("steps")

@@ -99,6 +99,9 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
         )
         for name, said in job["kernels"].items()
     }
+    if job["native"]:
+        _write_object(job, kernels, at)
+        return []
     copying = {f["name"]: accessors(f, fields[f["name"]]) for f in job["fields"]}
     capabilities = {*job["capabilities"]}
     if sys.argv[1] == "vulkan":  # The compiler accepts any scalar; the driver crashes.
@@ -115,26 +118,23 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
             if needed is None or needed in capabilities:
                 raise
             capabilities.add(needed)
-    if job["native"]:
-        _write_object(job)
     return sorted(capabilities)
 
 
-def _write_object(job: dict[str, Any]) -> None:
-    """Replace the module of a kernel by its object file, which a C compiler links."""
+def _write_object(job: dict[str, Any], kernels: dict[str, Any], at: dict[str, str]) -> None:
+    """Write the object file of a kernel, from the text that the engine direct-cpu compiles."""
     from tikgen.aot.native.objects import OBJECT, kinds_of, object_of
 
-    folder = Path(job["folder"])
-    (kernel,) = job["kernels"].values()
-    text = "".join(path.read_text() for path in sorted(folder.glob("*.ll")))
+    ((name, kernel),) = job["kernels"].items()
+    at["kernel"] = name
+    text = artefacts.llvm_text(kernels[name])
+    at["kernel"] = ""
     target = Target(**{**job["native"], "needed": tuple(job["native"]["needed"])})
     try:
         made = object_of(text, kinds_of(kernel["arguments"]), target, job["symbol"])
     except ValueError as error:
         raise NotNative(f"it {error}") from None
-    for path in folder.iterdir():
-        path.unlink()
-    (folder / OBJECT).write_bytes(made)
+    (Path(job["folder"]) / OBJECT).write_bytes(made)
 
 
 def _write(

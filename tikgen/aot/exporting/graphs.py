@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from tikgen.aot import manifest as m
-from tikgen.aot.names import identifier
+from tikgen.aot.names import identifier, name_problem
 from tikgen.errors import ExportError, near
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template.arguments import split_extent
@@ -37,6 +38,7 @@ def plan_graph(
     steps: Sequence[StepLike],
     kernels: Mapping[str, m.Kernel],
     temporaries: Sequence[str] = (),
+    program_steps: int = 0,
 ) -> m.Graph:
     """Return the graph that launches ``steps`` in order.
 
@@ -47,14 +49,15 @@ def plan_graph(
             of an argument of the graph or of a temporary, or a number that stays fixed.
         kernels: those of the bundle, by name.
         temporaries: names of arrays that the runtime allocates and the steps share.
+        program_steps: how many steps of a program they are.
 
     Raises:
         ExportError: if a kernel or an argument is unknown or missing, or uses of a name disagree
             in kind, dtype, dimension or shape.
     """
     draft = _Draft(f"the graph {name!r}")
-    if not isinstance(name, str) or identifier(name) != name:
-        draft.refuse("its name takes letters, digits and single underscores")
+    if problem := name_problem(name):
+        draft.refuse(f"its name cannot be used: {problem}")
     if name in kernels:
         draft.refuse("a kernel has the same name")
     listed = steps_of(name, steps)
@@ -85,6 +88,7 @@ def plan_graph(
         temporaries=tuple(held.values()),
         constants=draft.constants,
         steps=tuple(planned),
+        program_steps=program_steps,
     )
 
 
@@ -94,8 +98,9 @@ def replanned(graph: m.Graph, kernels: Mapping[str, m.Kernel]) -> m.Graph | None
         (s.kernel, {n: graph.constants.get(given, given) for n, given in s.arguments.items()})
         for s in graph.steps
     ]
+    temporaries = [t.name for t in graph.temporaries]
     try:
-        return plan_graph(graph.name, steps, kernels, [t.name for t in graph.temporaries])
+        return plan_graph(graph.name, steps, kernels, temporaries, graph.program_steps)
     except ExportError:
         return None
 
@@ -277,6 +282,8 @@ class _Draft:
     def _use(self, number: int, kernel: m.Kernel, argument: m.Argument, name: str) -> None:
         if not name.isidentifier() or _SCRATCH.match(name):
             self.refuse(f"{name!r} cannot be the name of an argument")
+        if keyword.iskeyword(name):
+            self.refuse(f"{name!r} cannot be the name of an argument: it is a keyword of Python")
         split = map(split_extent, argument.shape)
         sizes: list[_Extent] = [(None if s is None else (number, s), more) for s, more in split]
         known = self._uses.get(name)

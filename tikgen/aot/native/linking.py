@@ -22,7 +22,12 @@ def compiler() -> list[str]:
     Raises:
         ExportError: if there is none.
     """
-    named = shlex.split(os.environ.get("CC", ""))
+    said = os.environ.get("CC", "")
+    try:
+        named = shlex.split(said)
+    except ValueError as error:
+        problem = f"the variable CC is {said!r:.80}, which is no command ({error})"
+        raise ExportError("a shared library", problem) from None
     found = [shutil.which(name) for name in ([named[0]] if named else _COMPILERS)]
     first = next((path for path in found if path), None)
     if first is None:

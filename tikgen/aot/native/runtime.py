@@ -7,7 +7,7 @@ import functools
 import shutil
 import tempfile
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NoReturn, cast
 
 import numpy as np
@@ -21,9 +21,11 @@ from tikgen.aot.running.c_engine import Engine
 from tikgen.aot.running.device_array import DeviceArray
 from tikgen.dtypes import C_TYPES
 from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
+from tikgen.template.here import Opened
+from tikgen.template.pinned import pinned
 
 _SCALARS = C_TYPES | {"f16": ctypes.c_float}
-_OUT_OF_MEMORY, _NOT_SUPPORTED = 4, 5
+_BAD_POINTER, _OUT_OF_MEMORY, _NOT_SUPPORTED = 2, 4, 5
 # Paths of libraries that this process has loaded, with their digests: the system takes a library of
 # the same path for the same one, even after it was replaced.
 _loaded: dict[str, str] = {}
@@ -42,7 +44,7 @@ def _half(value: Any) -> float:
 _NUMBERS: dict[str, Callable[[Any], Any]] = {"f16": _half, "f32": float, "f64": float}
 
 
-class NativeEngine:
+class NativeEngine(Opened):
     """The library of a native bundle, as arrays and signatures need it; memory is that of NumPy."""
 
     is_host = True
@@ -57,8 +59,19 @@ class NativeEngine:
         self.library = _opened(contents, contents.manifest.native[arch].library)
         known = contents.manifest
         self.names = {name: c_name(known, c) for name, c in function_names(known).items()}
-        self._problem = self.library[c_name(known, "problem")]
+        self._problem = self._found(c_name(known, "problem"))
         self._problem.restype = ctypes.c_char_p
+
+    def function_of(self, kernel: str) -> Any:
+        """Return the function of a kernel in the library."""
+        return self._found(self.names[kernel])
+
+    def _found(self, name: str) -> Any:
+        try:
+            return self.library[name]
+        except AttributeError:
+            problem = f"has a manifest of other functions than its library, which lacks {name}"
+            raise BundleError(self._contents.path, problem) from None
 
     def problem_of(self, status: int) -> str:
         """Return what a status of the library means."""
@@ -81,7 +94,7 @@ class NativeEngine:
         raise BundleError(self._contents.path, "is closed; load it again")
 
 
-class NativeKernel:
+class NativeKernel(Opened):
     """A kernel of a native bundle; call it with its arguments to run it.
 
     Attributes:
@@ -98,7 +111,7 @@ class NativeKernel:
         arguments = tuple(map(argument_of, described.arguments))
         self.signature = Signature(cast("Engine", engine), self.name, arguments)
         self._engine = engine
-        self._function = getattr(engine.library, engine.names[self.name])
+        self._function = engine.function_of(self.name)
         kinds = [(a.dtype if a.kind == "scalar" else "") for a in described.arguments]
         self._kinds = [_SCALARS[dtype] if dtype else ctypes.c_void_p for dtype in kinds]
         self._passed = [_NUMBERS.get(dtype, int) if dtype else _address for dtype in kinds]
@@ -130,7 +143,7 @@ class NativeKernel:
         values = self.signature.order(args, kwargs)
         sizes = self.signature.check(values)
         given = [passed(value) for passed, value in zip(self._passed, values, strict=True)]
-        self._check(self._function(*given, *sizes))
+        self._check(self._function(*given, *sizes), values)
 
     def prepare(self) -> Callable[..., int]:
         """Return its function in C, with ``argtypes``; there is nothing to load."""
@@ -161,14 +174,15 @@ class NativeKernel:
             for array in arrays:
                 if not array.is_open:
                     raise ArgumentError(self.name, f"takes an array that {array.problem()}")
-            self._check(run())
+            self._check(run(), values)
 
         bound.__doc__ = f"Run {self.name} with the arguments that were bound."
-        bound.values = values  # type: ignore[attr-defined]  # Keeps alive what is pointed to.
+        # Keeps alive, and in place, what is pointed to.
+        bound.values, bound.pinned = values, pinned(values)  # type: ignore[attr-defined]
         return bound
 
-    def _check(self, status: int) -> None:
-        """Raise what a status of the library means."""
+    def _check(self, status: int, values: Sequence[Any] = ()) -> None:
+        """Raise what a status of the library means, for these arguments."""
         if status == 0:
             return
         if status == _OUT_OF_MEMORY:
@@ -176,6 +190,10 @@ class NativeKernel:
         said = self._engine.problem_of(status)
         if status == _NOT_SUPPORTED:
             raise UnsupportedOnArch(self.name, self._engine.arch, said)
+        for name, value in zip(self.signature.names, values, strict=False):
+            is_array = status == _BAD_POINTER and isinstance(value, np.ndarray)
+            if is_array and value.ctypes.data % value.itemsize:
+                said = f"argument {name!r} is not aligned to its elements; pass {name}.copy()"
         raise ArgumentError(self.name, said)
 
     def __repr__(self) -> str:

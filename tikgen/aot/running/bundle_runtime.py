@@ -18,11 +18,12 @@ from tikgen.aot.running.loaded_field import LoadedField
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, UnknownEntry
 from tikgen.template.argument_checks import hidden_problem
+from tikgen.template.here import Opened
 
 _T = TypeVar("_T")
 
 
-class Named(Mapping[str, _T], Generic[_T]):
+class Named(Opened, Mapping[str, _T], Generic[_T]):
     """The entries of a bundle of one kind, by name; each is made at its first use."""
 
     def __init__(
@@ -52,7 +53,7 @@ class Named(Mapping[str, _T], Generic[_T]):
         return f"<{self._kind}: {', '.join(self._names) or 'none'}>"
 
 
-class Runtime:
+class Runtime(Opened):
     """A bundle, loaded for one arch of this machine; made by :func:`tikgen.aot.load`.
 
     Call kernels and graphs by name: ``runtime.heat(x, y)`` or ``runtime["heat"](x, y)``. They take

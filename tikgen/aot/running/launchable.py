@@ -14,6 +14,8 @@ from tikgen.aot.running.frame import Frame
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.arguments import Array, concrete_shape
+from tikgen.template.here import Opened
+from tikgen.template.pinned import pinned
 
 # The number of scratch arrays and staged host arrays that each kernel keeps.
 _MOST_KEPT = 16
@@ -21,7 +23,7 @@ _MOST_KEPT = 16
 _MOST_CHOSEN = 1024
 
 
-class Launchable:
+class Launchable(Opened):
     """A kernel or a graph of a loaded bundle; call it with its arguments to launch it.
 
     NumPy arrays are used in place on the processor, and copied to the device and back elsewhere.
@@ -156,7 +158,8 @@ class Launchable:
                 launch(frame)
 
         bound.__doc__ = f"Launch {self.name} with the arguments that were bound."
-        bound.values = values  # type: ignore[attr-defined]  # Keeps alive what the frame points to.
+        # Keeps alive, and in place, what the frame points to.
+        bound.values, bound.pinned = values, pinned(values)  # type: ignore[attr-defined]
         return bound
 
     def _staged(self, values: Sequence[Any]) -> dict[int, DeviceArray]:
@@ -209,7 +212,7 @@ class Launchable:
         return f"<{what} {self.name}({self.signature}) on {self._engine.arch}>"
 
 
-class Family:
+class Family(Opened):
     """Kernels of one family; call it to launch the one that suits the arguments.
 
     Attributes:

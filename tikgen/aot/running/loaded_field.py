@@ -12,9 +12,10 @@ from tikgen.aot.running.launchable import Launchable
 from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError
 from tikgen.template.argument_checks import hidden_problem
+from tikgen.template.here import Opened
 
 
-class LoadedField:
+class LoadedField(Opened):
     """A field of a loaded bundle, which its kernels read and write.
 
     Attributes:
