@@ -94,15 +94,15 @@ def iterations(task: Task) -> int:
 
 
 def _loops(text: str) -> int:
-    """Return how many branches of PTX lead back."""
+    """Return to how many places of PTX branches lead back."""
     known: set[str] = set()
-    count = 0
+    starts: set[str] = set()
     for line in text.splitlines():
         if label := _LABEL.match(line):
             known.add(label[1])
-        elif branch := _BRANCH.search(line):
-            count += branch[1] in known
-    return count
+        elif (branch := _BRANCH.search(line)) and branch[1] in known:
+            starts.add(branch[1])
+    return len(starts)
 
 
 def instruction(line: str) -> Instruction | None:
