@@ -57,7 +57,7 @@ def kernel_of(body: str) -> tikgen.Kernel:
 @pytest.mark.parametrize("body", [*LIGHT, *HEAVY])
 def test_turns_are_compared_with_elements(body: str, ti_arch: str) -> None:
     kernel = kernel_of({**LIGHT, **HEAVY}[body])
-    found = kernel.loaded.compiled_text(lambda made: str(loop_work.exceeds_elements(made._primal)))
+    found = kernel.loaded.compiled_text(lambda made: str(loop_work.exceeds_elements(made)))
     assert found == str(body in HEAVY)
 
 

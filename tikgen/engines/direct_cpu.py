@@ -14,7 +14,7 @@ from tikgen.dtypes import DType
 from tikgen.engines import argument_struct, guarded, llvm_needs, llvm_text, native, thread_pool
 from tikgen.engines.argument_struct import c_value
 from tikgen.engines.elsewhere import Elsewhere
-from tikgen.taichi import arrays, artefacts, runtime
+from tikgen.taichi import arrays, artefacts, loop_work, runtime
 
 # Bytes of LLVMRuntime up to its fields, on a processor with 64 bits: thread pool, the function
 # that runs a parallel loop, and the buffer of numbers that tasks pass on.
@@ -51,7 +51,8 @@ def identity() -> dict[str, str]:
 
 def text_of(kernel: Any, exact: bool = False) -> str:
     """Return the LLVM text that Taichi makes of a ``ti.kernel``, for exact code or other code."""
-    return artefacts.llvm_text(kernel, exact)
+    is_heavy = loop_work.exceeds_elements(kernel)
+    return artefacts.llvm_text(kernel, exact) + (llvm_text.HEAVY if is_heavy else "")
 
 
 def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:

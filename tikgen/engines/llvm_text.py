@@ -9,9 +9,10 @@ from __future__ import annotations
 import re
 
 from tikgen.engines import llvm_indices, llvm_invariants
-from tikgen.taichi import artefacts
 
 RUN, IS_HEAVY = "tikgen_run", "tikgen_is_heavy"
+# What the text of a kernel ends with whose loops do more than the bytes of its arrays show.
+HEAVY = "; many turns an element\n"
 _TASK = re.compile(r"^define (?:dso_local )?void @(\w+_kernel_\d+_\w+)\(", re.MULTILINE)
 _SIGN_OF_EXTENT = re.compile(r"= and i32 %[\w.]+, -2147483648$", re.MULTILINE)
 # How many iterations of a parallel loop a thread takes: an equal part, but 512 at least. Behind it
@@ -25,7 +26,6 @@ _TARGETS = re.compile(r'"(?:target-cpu|target-features|tune-cpu|min-legal-vector
 # LLVM 22.1 ends the process at a vector of eight u64 that become floats.
 _GROUP = re.compile(r"^(attributes #\d+ = \{)", re.MULTILINE)
 _WIDTH = '"min-legal-vector-width"="256" "prefer-vector-width"="256"'
-_HEAVY = f"; {artefacts.HEAVY}\n"
 _UNREAD = ("source_filename", "target", ";", "!", "attributes")
 _DECLARED = re.compile(r"^declare [^@]*@([\w.]+)\(", re.MULTILINE)
 _CLOSING = {"]": "[", ")": "(", "}": "{", ">": "<"}
@@ -44,7 +44,7 @@ def calls(text: str) -> list[str]:
 def translated(text: str, exact: bool = False) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 
-    A function ``tikgen_is_heavy`` returns whether they do more than the bytes of the arrays show.
+    A function ``tikgen_is_heavy`` returns whether the text ends with :data:`HEAVY`.
 
     Each thread takes an equal part of a parallel loop, however few iterations it has.
 
@@ -56,7 +56,7 @@ def translated(text: str, exact: bool = False) -> str:
     """
     calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
     run = f"define void @{RUN}(ptr %context) {_WIDTH} {{\n{calls}  ret void\n}}\n"
-    run += f"define i32 @{IS_HEAVY}() {{\n  ret i32 {int(text.endswith(_HEAVY))}\n}}\n"
+    run += f"define i32 @{IS_HEAVY}() {{\n  ret i32 {int(text.endswith(HEAVY))}\n}}\n"
     if _SIGN_OF_EXTENT.search(text):
         # Kernels take the sign of an extent for a zero that keeps fast math from reordering sums
         # whose rounding matters. A current LLVM sees through it.

@@ -17,10 +17,7 @@ from taichi.aot.utils import produce_injected_args
 from taichi.lang import impl
 from taichi.lang.matrix import MatrixField
 
-from tikgen.taichi import loop_marks, loop_work, passes, row_loops
-
-# What a text says at its end where loops do more than the bytes of the arrays show.
-HEAVY = "many turns an element"
+from tikgen.taichi import loop_marks, passes, row_loops
 
 
 class ArtefactBuilder:
@@ -87,15 +84,14 @@ def llvm_text(kernel: Any, exact: bool = False) -> str:
     """
     primal = kernel._primal
     compiled = row_loops.by_rows(primal)
-    note = f"; {HEAVY}\n" if loop_work.exceeds_elements(primal) else ""
     if not exact:
         marked = copy.copy(compiled)
         marked.compiled_kernels = {}
         with loop_marks.marking():
             text = loop_marks.without(_llvm_text(primal, marked))
         if text is not None:
-            return text + note
-    return _llvm_text(primal, compiled) + note
+            return text
+    return _llvm_text(primal, compiled)
 
 
 def _llvm_text(primal: Any, compiled: Any) -> str:

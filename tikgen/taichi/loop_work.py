@@ -8,7 +8,6 @@ element is visited some times. Forces between all pairs of 1,000 particles take 
 from __future__ import annotations
 
 import ast
-import math
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,31 +21,26 @@ MANY = 64
 
 
 def exceeds_elements(kernel: Any) -> bool:
-    """Return whether loops within each other have more turns than an array has elements.
-
-    Args:
-        kernel: the object behind a ``ti.kernel``.
-    """
+    """Return whether loops of a ``ti.kernel`` within each other have more turns than elements."""
+    primal = kernel._primal
     axes = {
         argument.name: argument.annotation.ndim or 0
-        for argument in kernel.arguments
+        for argument in primal.arguments
         if isinstance(argument.annotation, NdarrayType)
     }
-    function = next(iter(row_loops.tree_of(kernel.func).body), None)
+    function = next(iter(row_loops.tree_of(primal.func).body), None)
     if not axes or not isinstance(function, ast.FunctionDef):
         return False
     extents: dict[str, frozenset[str]] = {}
     for node in ast.walk(function):
         if isinstance(node, ast.Assign) and len(node.targets) == 1:
-            target, found = node.targets[0], _extents_in(node.value, axes, extents)
+            target, found = node.targets[0], _extents_in(node.value, extents)
             if isinstance(target, ast.Name) and found:
                 extents[target.id] = found
     return any(_Nest(axes, dict(extents)).is_heavy(each) for each in function.body)
 
 
-def _extents_in(
-    code: ast.AST, axes: dict[str, int], known: dict[str, frozenset[str]]
-) -> frozenset[str]:
+def _extents_in(code: ast.AST, known: dict[str, frozenset[str]]) -> frozenset[str]:
     """Return the extents of arrays on which code depends, less what it reads from arrays."""
     if isinstance(code, ast.Name):
         return known.get(code.id, frozenset())
@@ -54,7 +48,7 @@ def _extents_in(
         return frozenset((ast.unparse(code),)) if code.value.attr == "shape" else frozenset()
     if isinstance(code, ast.Subscript):
         return frozenset()
-    parts = (_extents_in(child, axes, known) for child in ast.iter_child_nodes(code))
+    parts = (_extents_in(child, known) for child in ast.iter_child_nodes(code))
     return frozenset().union(*parts)
 
 
@@ -118,9 +112,9 @@ class _Nest:
         flat = [each for b in bounds for each in (b.elts if isinstance(b, ast.Tuple) else [b])]
         numbers = [n.value for n in flat if isinstance(n, ast.Constant) and type(n.value) is int]
         if flat and len(numbers) == len(flat):
-            self.constant *= max(1, math.ceil(numbers[-1] - (numbers[0] if len(flat) > 1 else 0)))
+            self.constant *= max(1, numbers[-1] - (numbers[0] if len(flat) > 1 else 0))
             return
-        found = [_extents_in(each, self.axes, self.known) for each in flat]
+        found = [_extents_in(each, self.known) for each in flat]
         if len(flat) > 1 and found[0]:
             return  # From somewhere to somewhere near, or between two numbers that are read.
         extents = frozenset().union(*found)
