@@ -65,7 +65,7 @@ def on_gpu(
         return {"loop": "blocks", "unroll": 1, **_in_1d(arch, extents[0])}
     if p.storage == "field" or is_thin or is_small:
         return {"loop": "points", "unroll": 1, "block_dim": 128}
-    lanes = _lanes(p, math.prod(extents), reach, terms) if arch == "cuda" else {}
+    lanes = _lanes(p, extents, reach, terms) if arch == "cuda" else {}
     if lanes:
         return {"loop": "lanes", "unroll": 1, "block_dim": 128, **lanes}
     sweep = _in_2d(extents) if p.dim == 2 else _in_3d(p, arch, extents, reach)
@@ -77,7 +77,7 @@ def on_gpu(
     return {"loop": "sweep", "unroll": 1, "blocks": 8448 if arch == "vulkan" else 0, **sweep}
 
 
-def _lanes(p: Any, points: int, reach: int, terms: int) -> dict[str, int]:
+def _lanes(p: Any, extents: list[int], reach: int, terms: int) -> dict[str, int]:
     """Return how many points a thread computes on the first axes, nothing where sweeps are faster.
 
     H200, 441 drawn grids of 30,000 to 80 M points, orders 2, 4 and 8, without a boundary, with
@@ -86,6 +86,7 @@ def _lanes(p: Any, points: int, reach: int, terms: int) -> dict[str, int]:
     3D with f32 1.0 to 1.5 with 4 in each of 2 rows and 1.3 to 1.6 with 8 for order 2 with a
     boundary. With f64 they are no faster where a stencil reaches far, but with periodic ends.
     """
+    points = math.prod(extents)
     if points < 2**21:
         items, rows = 2 if points < 2**18 else 4, 1
     elif p.dim == 2:
@@ -97,11 +98,15 @@ def _lanes(p: Any, points: int, reach: int, terms: int) -> dict[str, int]:
         items, rows = 4, 1
     else:
         items, rows = (2, 2) if p.boundary == "periodic" else (0, 0)
-    while rows and items * rows * terms > MOST_TERMS:
-        items, rows = (items, 1) if rows > 1 else (items // 2, 1)
-        rows = rows if items else 0
-    found = {"items": items, "item_rows": rows}
-    return {name: value for name, value in found.items() if value != 1} if rows else {}
+    # Points of an axis that fill no group go one by one.
+    first, second = (extent - 2 * reach * (p.boundary == "interior") for extent in extents[:2])
+    while items > 1 and (4 * items > first or items * rows * terms > MOST_TERMS):
+        items //= 2
+    while rows > 1 and (4 * rows > second or items * rows * terms > MOST_TERMS):
+        rows //= 2
+    if items * rows < 2 and points >= 2**21:
+        return {}
+    return {"items": items} | ({"item_rows": rows} if rows > 1 else {})
 
 
 def tiles(extents: list[int], sweep: int, block_x: int, block_y: int) -> int:

@@ -157,7 +157,7 @@ def test_describe_shows_what_build_takes_on_each_arch() -> None:
             name: tikgen.template.parameters.canonical(value) for name, value in taken
         }
     text = output_of("describe", "stencil", columns=None)
-    assert "cpu='function', cuda='sweep', vulkan='sweep'" in text
+    assert "cpu='function', cuda='lanes', vulkan='sweep'" in text
 
 
 def test_describe_takes_the_problem_and_the_shape() -> None:

@@ -80,7 +80,7 @@ def test_schedules_are_flat_or_a_dict_but_not_both() -> None:
 
 def test_the_default_schedule_follows_the_arch() -> None:
     assert tikgen.build("stencil", arch="cpu").params["loop"] == "function"
-    assert tikgen.build("stencil", arch="cuda").params["loop"] == "sweep"
+    assert tikgen.build("stencil", arch="cuda").params["loop"] == "lanes"
     plain = tikgen.build("stencil", arch="vulkan", shape=(16, 16, 16))
     assert plain.schedule_origin == "default on vulkan"
     # What is asked for wins where it does not go with the arch's defaults.
