@@ -17,6 +17,7 @@ _EXTENDED = re.compile(r"^( *)(%[\w.]+) = sext i32 (%[\w.]+) to i64$")
 _SUM = re.compile(r"(add|sub|mul) (?:n[us]w )*i32 (\S+), (\S+)")
 _NUMBER = re.compile(r"-?\d+")
 _NAME = re.compile(r"%[\w.]+")
+_CARRIED = re.compile(r"\[ (\S+), (%[\w.]+) \]")
 # What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
 _DATA = re.compile(r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) (?!.*!invariant\.load)")
 
@@ -81,8 +82,12 @@ class _Function:
             return 0
         if operand not in self._data:
             value = self._values.get(operand, "")
+            self._data[operand] = 0  # Where a number that a loop carries on depends on itself.
             if parts := _SUM.fullmatch(value):
                 self._data[operand] = sum(map(self._data_in, parts.groups()[1:]))
+            elif value.startswith("phi i32 "):
+                before = (name for name, _ in _CARRIED.findall(value))
+                self._data[operand] = max(map(self._data_in, before))
             else:
                 self._data[operand] = 1 if _DATA.match(value) else 0
         return self._data[operand]
