@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import difflib
-import pickle
 from collections.abc import Iterable, Mapping
+from pathlib import PurePath
 from typing import Any
 
 from tikgen.untrusted import printable
+
+_PLAIN = (str, bytes, bool, int, float, complex, type(None))
 
 
 def near(name: str, known: Iterable[str]) -> str:
@@ -36,12 +38,18 @@ def _remade(cls: type[TikgenError], args: tuple[object, ...]) -> TikgenError:
 
 
 def _portable(value: object) -> object:
-    """Return a value, or its repr where a pickle of it cannot be loaded."""
-    try:
-        pickle.loads(pickle.dumps(value))
-    except Exception:  # Whatever the class of the value raises.
-        return repr(value)
-    return value
+    """Return what every process can load: values of plain types, and the repr of others."""
+    if isinstance(value, list | tuple | set | frozenset) and type(value).__module__ == "builtins":
+        made: Any = type(value)
+        return made(map(_portable, value))
+    if type(value) is dict:
+        return {_portable(key): _portable(each) for key, each in value.items()}
+    if isinstance(value, BaseException) and type(value).__module__ == "builtins":
+        return value if _portable(value.args) == value.args else repr(value)
+    if isinstance(value, type):
+        return value if value.__module__ == "builtins" else repr(value)
+    is_plain = type(value) in _PLAIN or isinstance(value, PurePath | TikgenError)
+    return value if is_plain else repr(value)
 
 
 # Words of other tools, and the parameter that they may mean.
@@ -57,7 +65,7 @@ class TikgenError(Exception):
     """The base of every exception that tikgen raises.
 
     Control characters in a message are escaped, since it may quote untrusted text. All of them can
-    be pickled, so that worker processes can raise them; an attribute that cannot is then its repr.
+    be pickled, so that worker processes can raise them; what is of no plain type is its repr then.
     """
 
     def __init__(self, *args: object) -> None:

@@ -1,6 +1,7 @@
 """Exceptions survive the way out of a worker process: pickles and copies of them are equal."""
 
 import copy
+import copyreg
 import inspect
 import pickle
 import sys
@@ -54,6 +55,14 @@ def _made(cls: type[BaseException]) -> BaseException:
         else:
             args.append(_GIVEN[hints[name]])
     return cls(*args, **kwargs)
+
+
+@pytest.fixture(autouse=True)
+def _as_python_pickles(monkeypatch):
+    """Leave out what Dask adds where it was imported: causes and tracebacks of exceptions."""
+    for cls in [*copyreg.dispatch_table]:
+        if isinstance(cls, type) and issubclass(cls, BaseException):
+            monkeypatch.delitem(copyreg.dispatch_table, cls)
 
 
 def _shown(error: BaseException) -> Any:
