@@ -158,6 +158,13 @@ def test_what_may_wrap_around_stays(old: str, new: str) -> None:
     assert llvm_indices.widened(text) == text
 
 
+def test_an_index_of_many_sums_stays() -> None:
+    sums = [f"  %s{n + 1} = add i32 %s{n}, %i" for n in range(2000)]
+    text = CODE.replace("LEAF", "7").replace("%at = add nsw i32 %row, 7", "%s0 = add i32 %row, 7")
+    text = text.replace("  %wide = sext i32 %at", "\n".join(sums) + "\n  %wide = sext i32 %s2000")
+    assert llvm_indices.widened(text) == text
+
+
 COUNTERS = """
 import taichi as ti
 
@@ -172,9 +179,9 @@ def take(
     for i in range(y.shape[0]):
         first, last = tail[i], head[i]
         for _ in range(3):
-            y[i] = x[last - first]
             first += 1
             last += 2
+            y[i] = x[last - first]
 """
 
 
@@ -184,7 +191,7 @@ def test_counters_that_wrap_around_have_a_difference(ti_arch: str) -> None:
     kernel = tikgen.from_string(COUNTERS).with_engine("direct-cpu")
     x, y = np.arange(8, dtype=np.float32), np.zeros(3, np.float32)
     kernel(x, np.array([-(2**31), 5, 2], np.int32), np.array([2**31 - 1, 3, 2], np.int32), y)
-    assert y.tolist() == [3, 4, 2]
+    assert y.tolist() == [4, 5, 3]
 
 
 @on_cpu

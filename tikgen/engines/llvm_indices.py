@@ -17,6 +17,8 @@ _EXTENDED = re.compile(r"^( *)(%[\w.]+) = sext i32 (%[\w.]+) to i64$")
 _SUM = re.compile(r"(add|sub|mul) (?:n[us]w )*i32 (\S+), (\S+)")
 _NUMBER = re.compile(r"-?\d+")
 _NAME = re.compile(r"%[\w.]+")
+# Sums within each other, with which an index is found.
+_MOST_SUMS = 64
 _CARRIED = re.compile(r"\[ (\S+), (%[\w.]+) \]")
 # What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
 _DATA = re.compile(r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) (?!.*!invariant\.load)")
@@ -54,7 +56,7 @@ class _Function:
             for used in _NAME.findall(value if equals else line):
                 self._uses[used].append(value if equals else line)
         self._wide: dict[str, str] = {}
-        self._data: dict[str, int] = {}
+        self._data: dict[str, bool] = {}
         self._added: dict[int, list[str]] = defaultdict(list)
 
     def widened(self) -> str:
@@ -74,23 +76,42 @@ class _Function:
 
     def _is_sum(self, name: str) -> bool:
         """Return whether a value is a sum or a product that may have 64 bits."""
-        return bool(_SUM.fullmatch(self._values.get(name, ""))) and self._data_in(name) <= 1
+        if not _SUM.fullmatch(self._values.get(name, "")):
+            return False
+        sums, others = self._parts_of(name)
+        return len(sums) <= _MOST_SUMS and sum(map(self._is_data, others)) <= 1
 
-    def _data_in(self, operand: str) -> int:
-        """Return how many values of a sum are data."""
-        if _NUMBER.fullmatch(operand):
-            return 0
-        if operand not in self._data:
+    def _parts_of(self, name: str, carried: bool = False) -> tuple[set[str], set[str]]:
+        """Return the sums of which a value is made, and the other values in them.
+
+        Args:
+            name: the value.
+            carried: whether numbers that loops carry on count as sums of what they were before.
+        """
+        sums: set[str] = set()
+        others: set[str] = set()
+        left = [name]
+        while left:
+            operand = left.pop()
+            if operand in sums or _NUMBER.fullmatch(operand):
+                continue
             value = self._values.get(operand, "")
-            self._data[operand] = 0  # Where a number that a loop carries on depends on itself.
             if parts := _SUM.fullmatch(value):
-                self._data[operand] = sum(map(self._data_in, parts.groups()[1:]))
-            elif value.startswith("phi i32 "):
-                before = (name for name, _ in _CARRIED.findall(value))
-                self._data[operand] = max(map(self._data_in, before))
+                left += parts.groups()[1:]
+            elif carried and value.startswith("phi i32 "):
+                left += (before for before, _ in _CARRIED.findall(value))
             else:
-                self._data[operand] = 1 if _DATA.match(value) else 0
-        return self._data[operand]
+                others.add(operand)
+                continue
+            sums.add(operand)
+        return sums, others
+
+    def _is_data(self, name: str) -> bool:
+        """Return whether a value may have wrapped around."""
+        if name not in self._data:
+            _, others = self._parts_of(name, carried=True)
+            self._data[name] = any(_DATA.match(self._values.get(each, "")) for each in others)
+        return self._data[name]
 
     def _of(self, operand: str) -> str:
         """Return the name of an operand with 64 bits."""
