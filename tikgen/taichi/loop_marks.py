@@ -19,6 +19,8 @@ import taichi as ti
 from taichi.lang import impl
 from taichi.lang.expr import make_expr_group
 
+from tikgen.taichi.row_loops import is_static
+
 # The address of the function that is called, at which there is none.
 _ADDRESS = 0x7469
 _CALL = re.compile(
@@ -74,12 +76,10 @@ def without(text: str) -> str | None:
 
 def _is_constant(over: ast.expr, globals_: Mapping[str, Any]) -> bool:
     """Return whether a loop over something has a constant number of turns, or is static."""
-    if not isinstance(over, ast.Call):
+    if is_static(over):
+        return True
+    if not isinstance(over, ast.Call) or ast.unparse(over.func) != "range":
         return False
-    function = over.func
-    name = function.id if isinstance(function, ast.Name) else getattr(function, "attr", "")
-    if name != "range":
-        return name == "static"
     return all(
         isinstance(bound, ast.Constant)
         or (isinstance(bound, ast.Name) and isinstance(globals_.get(bound.id), int))

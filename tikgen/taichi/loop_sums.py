@@ -14,6 +14,8 @@ from typing import Any
 import taichi as ti
 from taichi.types.ndarray_type import NdarrayType
 
+from tikgen.taichi.row_loops import is_static
+
 _OWN = "tikgen_sum"
 _DTYPES = (ti.f32, ti.f64, ti.i32, ti.i64, ti.u32, ti.u64)
 # An array, and the indices of its element.
@@ -58,7 +60,7 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
 
 def _sums_of(loop: ast.stmt, dtypes: dict[str, Any]) -> dict[_Element, list[ast.AugAssign]]:
     """Return the additions of a parallel loop to each element that it does nothing else with."""
-    if not isinstance(loop, ast.For) or _is_static(loop.iter):
+    if not isinstance(loop, ast.For) or is_static(loop.iter):
         return {}
     found: dict[_Element, list[ast.AugAssign]] = defaultdict(list)
     for node in ast.walk(loop):
@@ -81,10 +83,6 @@ def _element(target: ast.expr) -> _Element | None:
     indices: tuple[Any, ...] = tuple(n.value for n in given if isinstance(n, ast.Constant))
     are_known = len(indices) == len(given) and all(type(index) is int for index in indices)
     return (target.value.id, indices) if are_known else None
-
-
-def _is_static(over: ast.expr) -> bool:
-    return isinstance(over, ast.Call) and ast.unparse(over.func).endswith("static")
 
 
 def _at(statement: ast.stmt, code: str) -> ast.stmt:

@@ -98,7 +98,7 @@ class _Nest:
             made.passed.update(extents)
             made.depth += len(extents)
             made.known |= {name: frozenset((e,)) for name, e in zip(names, extents, strict=False)}
-        elif isinstance(over, ast.Call) and not ast.unparse(over.func).endswith("static"):
+        elif isinstance(over, ast.Call) and not row_loops.is_static(over):
             # A range, or several of an ndrange, which may be pairs.
             is_range = ast.unparse(over.func) == "range"
             ranges = [over.args] if is_range else [[a] for a in over.args]

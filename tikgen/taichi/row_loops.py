@@ -61,6 +61,14 @@ def tree_of(function: Any) -> ast.Module:
         return ast.parse("")
 
 
+def is_static(over: ast.expr) -> bool:
+    """Return whether a loop over something is unrolled while Taichi reads it."""
+    if not isinstance(over, ast.Call):
+        return False
+    function = over.func
+    return getattr(function, "attr", getattr(function, "id", "")) == "static"
+
+
 def is_by_rows(kernel: Any) -> bool:
     """Return whether the loops of a kernel are to run by rows."""
     return hasattr(kernel, _MARK)

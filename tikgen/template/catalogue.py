@@ -360,9 +360,8 @@ def _execute(folder: Path, files: Files) -> Template:
             raise TemplateError(folder.name, f"{error}{place_in(folder, error)}") from None
         if isinstance(error, TemplateError) or not isinstance(error, Exception | SystemExit):
             raise
-        text = modules.message_of(error, folder).partition("\n\nFor further information")[
-            0
-        ]  # Of pydantic.
+        text = modules.message_of(error, folder)
+        text = text.partition("\n\nFor further information")[0]  # Of pydantic.
         told = f"{type(error).__name__}: {text}{place_in(folder, error)}"
         problem = f"{CODE_NAME} cannot be imported: {told}"
         raise TemplateError(folder.name, problem) from error
