@@ -20,6 +20,8 @@ _C |= {"f32": "float", "f64": "double"}
 _ENTRY = re.compile(
     r"\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 (\w+)\[\d+\]\s*\)(.*?)^\}", re.S | re.M
 )
+# Those of LLVM, and those of divisions by multiplication.
+_REGISTER = r"%((?:p|r|rd|f|fd|rs)\d+|factor|shift|sign|quotient|product)\b"
 _OPERATORS = {"add": "+", "sub": "-", "mul": "*", "and": "&", "or": "|", "xor": "^", "div": "/"}
 _OPERATORS |= {"rem": "%", "shl": "<<", "shr": ">>"}
 _TESTS = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
@@ -58,7 +60,7 @@ def library(text: str, folder: Path) -> ctypes.CDLL:
 
 
 def _function(name: str, param: str, body: str) -> str:
-    registers = sorted(set(re.findall(r"%((?:p|r|rd|f|fd|rs)\d+)\b", body)))
+    registers = sorted(set(re.findall(_REGISTER, body)))
     lines = []
     for line in body.splitlines():
         if label := re.match(r"(\$\w+):", line):
@@ -103,6 +105,8 @@ def _statement(made: Instruction, param: str) -> str:
     if first in ("neg", "not"):
         sign = "!" if kind == "pred" else "-" if first == "neg" else "~"
         return _set(to, kind, f"{sign}{values[0]}")
+    if first == "abs":
+        return _set(to, kind, f"{values[0]} < 0 ? -{values[0]} : {values[0]}")
     if first == "cvt":
         return _set(to, parts[-2], values[0])
     wide = kind if kind == "pred" else f"{kind[0]}{2 * int(kind[1:])}"

@@ -97,7 +97,7 @@ def test_every_load_of_an_argument_names_a_parameter() -> None:
 
 def test_threads_do_several_short_iterations() -> None:
     """Of a plain loop, here a stencil by points and the zeros of a histogram, and of no other."""
-    plain = {("stencil-2", 1), ("histogram-0", 0)}
+    plain = {("stencil-2", 1), ("histogram-0", 0), ("loop-0", 1)}
     for name in TEXTS:
         tasks = ptx_text.translated(read(name), SIZE)[1]
         for number, task in enumerate(tasks):

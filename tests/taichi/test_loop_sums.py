@@ -40,6 +40,14 @@ BODIES = {
         x.sum() + (np.arange(len(x))[:, None] * (x > 0)).sum(),
         0,
     ],
+    "ti.atomic_max(y[0], x[i, j]); ti.atomic_add(y[2], x[i, j])": lambda x: [
+        max(0, x.max() - 5),
+        0,
+        x.sum(),
+    ],
+    "ti.atomic_min(y[1], x[i, j])\n        if x[i, j] < 3:\n            ti.atomic_min(y[1], -j)": (
+        lambda x: [0, min(0, x.min() - 6, *(-np.nonzero(x < 3)[1] - 6)), 0]
+    ),
     # Elements that are read, or found by an index, stay what they are.
     "y[0] += x[i, j]\n        y[i % 2] += 1": lambda x: [
         x.sum() + x[::2].size,
@@ -90,7 +98,7 @@ def rewritten(code: str, dtype: Any = ti.f32) -> str:
     annotation = ti.types.ndarray(dtype=dtype, ndim=1)
     arguments = [SimpleNamespace(name=name, annotation=annotation) for name in "xy"]
     tree = ast.parse("def f(x, y):\n" + textwrap.indent(code, "    "))
-    loop_sums.rewrite(tree, SimpleNamespace(arguments=arguments), {})
+    loop_sums.rewrite(tree, SimpleNamespace(arguments=arguments), {"ti": ti})
     return textwrap.dedent("\n".join(ast.unparse(tree).splitlines()[1:]))
 
 
@@ -99,8 +107,36 @@ def test_a_loop_adds_to_a_variable() -> None:
         "tikgen_sum0 = tikgen_sum_cast(0, tikgen_sum0_dtype)",
         "for i in x:",
         "    tikgen_sum0 += x[i]",
-        "y[0] += tikgen_sum0",
+        "if y.shape[0] > 0:",
+        "    y[0] += tikgen_sum0",
     ]
+
+
+def test_a_loop_takes_the_extreme_of_a_variable() -> None:
+    code = "for i in x:\n    ti.atomic_max(y[0], x[i])\n    y[1] += x[i]"
+    assert rewritten(code).splitlines() == [
+        "tikgen_sum0 = tikgen_sum_cast(0, tikgen_sum0_dtype)",
+        "if y.shape[0] > 0:",
+        "    tikgen_sum0 = y[0]",
+        "tikgen_sum1 = tikgen_sum_cast(0, tikgen_sum1_dtype)",
+        "for i in x:",
+        "    ti.atomic_max(tikgen_sum0, x[i])",
+        "    tikgen_sum1 += x[i]",
+        "if y.shape[0] > 0:",
+        "    tikgen_sum_max(y[0], tikgen_sum0)",
+        "if y.shape[0] > 1:",
+        "    y[1] += tikgen_sum1",
+    ]
+
+
+@on_cpu
+@pytest.mark.arch
+def test_what_is_never_added_needs_no_element(ti_arch: str) -> None:
+    body = "if x[i, j] > 9:\n            y[1] += 1\n            ti.atomic_max(y[2], 7)"
+    text = TEXT.format(dtype="i32", loop=LOOPS[0], body=body)
+    memory = np.arange(4, dtype=np.int32)
+    tikgen.from_string(text).with_engine("direct-cpu")(np.zeros((5, 3), np.int32), memory[:1])
+    np.testing.assert_array_equal(memory, np.arange(4))
 
 
 @pytest.mark.parametrize(
@@ -111,6 +147,8 @@ def test_a_loop_adds_to_a_variable() -> None:
         "for i in y:\n    y[0] += x[i]",
         "for i in x:\n    y[i] += x[i]",
         "for i in x:\n    y[0] *= x[i]",
+        "for i in x:\n    y[0] += x[i]\n    ti.atomic_max(y[0], x[i])",
+        "for i in x:\n    x[i] = ti.atomic_max(y[0], x[i])",
         "for i in ti.static(range(3)):\n    y[0] += x[i]",
         "y[0] += x[0]",
     ],

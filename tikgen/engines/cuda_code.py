@@ -6,11 +6,19 @@ import ctypes
 import itertools
 import operator
 import re
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from tikgen.dtypes import DType
-from tikgen.engines import argument_struct, cuda_driver, cuda_streams, ptx_numbers, ptx_text
+from tikgen.engines import (
+    argument_struct,
+    cuda_driver,
+    cuda_streams,
+    ptx_divisions,
+    ptx_numbers,
+    ptx_text,
+)
 from tikgen.engines.argument_struct import Kind, c_value
 from tikgen.engines.cuda_streams import current_stream
 from tikgen.engines.ptx_text import Instruction
@@ -64,8 +72,11 @@ class Code:
         self._numbers = [_instruction(one) for one in read["numbers"]]
         self._module = cuda_driver.Module(read["ptx"])
         self._tasks = [self._loaded(one) for one in read["tasks"]]
+        # Where a divisor is, and where what a division by it takes.
+        self._divisors: list[tuple[int, int]] = read["divisors"]
         heads = [task.head for task in self._tasks if task.head]
-        self.reads = _reads([self._numbers, *heads], behind(kinds))
+        divisors = [slice(place, place + 4) for place, _ in self._divisors]
+        self.reads = _reads([self._numbers, *heads], divisors, behind(kinds))
         # What of the arguments says how often loops run.
         self.counts: Callable[[bytes], Any] = (
             operator.itemgetter(*self.reads) if self.reads else _nothing
@@ -108,6 +119,9 @@ class Code:
     def _computed(self, arguments: bytes, size: int) -> tuple[bytes, tuple[_Launch, ...]]:
         memory = bytearray(arguments)
         ptx_numbers.run(self._numbers, memory)
+        for place, taken in self._divisors:
+            divisor = int.from_bytes(memory[place : place + 4], "little", signed=True)
+            struct.pack_into("=II", memory, taken, *ptx_divisions.factor(divisor))
         launched = [
             (task.function, _blocks(task, memory, size), task.block) for task in self._tasks
         ]
@@ -119,9 +133,9 @@ def _instruction(read: Sequence[Any]) -> Instruction:
     return Instruction(guard, name, tuple(operands))
 
 
-def _reads(parts: Sequence[Sequence[Instruction]], end: int) -> list[slice]:
-    """Return which arguments instructions read."""
-    found = set()
+def _reads(parts: Sequence[Sequence[Instruction]], more: Sequence[slice], end: int) -> list[slice]:
+    """Return which arguments instructions read, and which of ``more`` are arguments."""
+    found = {(one.start, one.stop) for one in more}
     for made in itertools.chain(*parts):
         if made.name.startswith("ld.param.") and (at := ptx_text.address(made.operands[1])):
             found.add((at[1], at[1] + int(made.name.rpartition(".")[2][1:]) // 8))

@@ -8,7 +8,14 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tikgen import registry, units
-from tikgen.engines import argument_struct, cuda_driver, ptx_numbers, ptx_text
+from tikgen.engines import (
+    argument_struct,
+    cuda_driver,
+    ptx_divisions,
+    ptx_numbers,
+    ptx_sums,
+    ptx_text,
+)
 from tikgen.engines.argument_struct import Kind
 from tikgen.engines.cuda_code import Code, behind
 from tikgen.engines.cuda_streams import Graph, current_stream, on_stream, taichi_stream
@@ -26,6 +33,10 @@ MOST_BYTES = sys.maxsize
 MOST_COMPARED = 1 << 28
 # Some of which the process that writes PTX takes for a while.
 LEAST_FREE = 4 * 10**9
+# The capability of devices whose threads of a warp need not be at the same instruction, times 10.
+_SUMS_SINCE = 70
+# No more blocks than run at once.
+_ALL_ITERATIONS = sys.maxsize
 
 
 def problem() -> str:
@@ -71,28 +82,38 @@ def text_problem(text: str, kinds: Sequence[Kind]) -> str:
 def machine_code(text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
     """Return PTX for launches without Taichi, and how to launch it, of a text without problem.
 
-    Its instructions are Taichi's, so that it is always ``exact``.
+    Its instructions are Taichi's but for divisions by extents, and for what threads do to the same
+    element. Of that sums of floats are not ``exact``: they are added up in another order.
     """
     size = behind(kinds)
     head, tasks = ptx_text.translated(text, size)
     numbers = [task for task in tasks if task.sets]
     launched = [task for task in tasks if not task.sets]
+    extents, addresses = _places(kinds)
+    known = extents | {size + offset for task in numbers for offset in task.sets}
     # Each is of 8 bytes at most.
     size += max((offset + 8 for task in numbers for offset in task.sets), default=0)
+    divisors: dict[int, int] = {}
+    made, read = [], []
+    for task in launched:
+        iterations, of_it = ptx_text.iterations(task), {"block": task.block, "head": _head(task)}
+        if ptx_text.capability(head) >= _SUMS_SINCE:
+            by_blocks = ptx_sums.by_blocks(task, addresses, exact)
+            iterations = iterations if by_blocks is task else _ALL_ITERATIONS
+            task = ptx_sums.by_warps(by_blocks, exact)
+        for place in sorted(ptx_divisions.divisors(task, known) - divisors.keys()):
+            if size + ptx_divisions.SIZE <= ptx_text.MOST_BYTES:
+                divisors[place] = size
+                size += ptx_divisions.SIZE
+        made.append(ptx_divisions.by_multiplication(task, divisors))
+        read.append({"name": task.name, "iterations": iterations, **of_it})
     return json.dumps(
         {
-            "ptx": ptx_text.written(head, launched, size),
+            "ptx": ptx_text.written(head, made, size),
             "size": size,
             "numbers": [one for task in numbers for one in task.instructions],
-            "tasks": [
-                {
-                    "name": task.name,
-                    "block": task.block,
-                    "iterations": ptx_text.iterations(task),
-                    "head": _head(task),
-                }
-                for task in launched
-            ],
+            "divisors": sorted(divisors.items()),
+            "tasks": read,
         }
     ).encode()
 
@@ -121,6 +142,19 @@ def begin(text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -
 def wait() -> None:
     """Wait until the device has nothing to do."""
     cuda_driver.wait_for_all()
+
+
+def _places(kinds: Sequence[Kind]) -> tuple[set[int], set[int]]:
+    """Return where the arguments hold extents of arrays, and their addresses."""
+    made = argument_struct.c_type(kinds)
+    extents: set[int] = set()
+    addresses: set[int] = set()
+    for number, (_, ndim) in enumerate(kinds):
+        field = getattr(made, f"a{number}")
+        if ndim is not None:
+            extents.update(field.offset + 4 * axis for axis in range(ndim))
+            addresses.add(field.offset + field.size - 8)
+    return extents, addresses
 
 
 def _layout_problem(reads: frozenset[tuple[int, int]], kinds: Sequence[Kind]) -> str:

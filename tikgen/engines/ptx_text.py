@@ -39,7 +39,7 @@ _BRANCH = re.compile(r"\bbra(?:\.uni)?\s+(\$\w+);")
 _TOGETHER = re.compile(r"(?:bar|barrier|atom|red|shfl|vote|call)\b|\w+\.(?:shared|local)\b")
 _WRITES = re.compile(r"st(?:\.global)?(?:\.v[24])?\.[bsuf]\d")
 _FEW_STORES = 2
-_MOST_BYTES = 4096  # That a kernel of PTX 7 takes by value.
+MOST_BYTES = 4096  # That a kernel of PTX 7 takes by value.
 
 
 class Instruction(NamedTuple):
@@ -78,6 +78,12 @@ class Task(NamedTuple):
     reads: frozenset[tuple[int, int]]
     sets: frozenset[int]
     gets: frozenset[int]
+
+
+def capability(head: str) -> int:
+    """Return the compute capability that the head of a text names, times 10."""
+    found = re.search(r"^\.target sm_(\d+)", head, re.M)
+    return int(found[1]) if found else 0
 
 
 def iterations(task: Task) -> int:
@@ -185,8 +191,8 @@ class _Translation:
             raise ValueError("passes numbers from a parallel task on to another one")
         # What it passes by value: a multiple of 8 bytes.
         behind = max((offset + 8 for offset in self._sets | self._gets), default=0)
-        if self._size + behind > _MOST_BYTES:
-            raise ValueError(f"takes more than {_MOST_BYTES} bytes of arguments")
+        if self._size + behind > MOST_BYTES:
+            raise ValueError(f"takes more than {MOST_BYTES} bytes of arguments")
         found = [instruction(line) for line in lines]
         return Task(
             self._name,
@@ -279,7 +285,7 @@ class _Translation:
             return place.offset
         if place == _Place("runtime", _RANDOM):
             raise ValueError("takes random numbers")
-        if place.what != "temporaries" or not 0 <= place.offset < _MOST_BYTES:
+        if place.what != "temporaries" or not 0 <= place.offset < MOST_BYTES:
             raise ValueError(f"uses Taichi's {place.what} at {place.offset} in an unknown way")
         temporaries.update(place.offset + n * size for n in range(count))
         return self._size + place.offset

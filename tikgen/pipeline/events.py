@@ -314,8 +314,12 @@ def _listening(sink: Sink) -> Iterator[None]:
             _sinks = tuple(s for s in _sinks if s is not sink)
 
 
+def _is_own(function: Any) -> bool:
+    return subject_of(function) in lives
+
+
 def _is_wanted(function: Any) -> bool:
-    return bool(_sinks) or subject_of(function) in lives
+    return bool(_sinks) or _is_own(function)
 
 
 def _from_taichi(
@@ -324,7 +328,7 @@ def _from_taichi(
     emit(stage, subject_of(function), start, seconds, **details)
 
 
-_stage_hooks = hooks.StageHooks(_is_wanted, _from_taichi)
+_stage_hooks = hooks.StageHooks(_is_wanted, _is_own, _from_taichi)
 _launch_hook: hooks.LaunchHook | None = None
 
 

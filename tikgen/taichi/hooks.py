@@ -45,11 +45,15 @@ class StageHooks:
 
     Args:
         is_wanted: returns whether the stages of a kernel's Python function are to be reported.
+        is_own: returns whether it is of a kernel of tikgen.
         report: is called with each stage, in the thread in which it happened.
     """
 
-    def __init__(self, is_wanted: Callable[[Any], bool], report: Report) -> None:
+    def __init__(
+        self, is_wanted: Callable[[Any], bool], is_own: Callable[[Any], bool], report: Report
+    ) -> None:
         self._is_wanted = is_wanted
+        self._is_own = is_own
         self._report = report
         self._uncompiled: list[tuple[Any, Any, str]] = []
         self._instance = threading.local()
@@ -111,7 +115,7 @@ class StageHooks:
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
-            if loop_marks.is_marking() and impl.current_cfg().fast_math:
+            if loop_sums.is_wanted(kernel, self._is_own):
                 loop_sums.rewrite(tree, kernel, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
             return tree, context
