@@ -43,6 +43,12 @@ WORKS: dict[str, tuple[int, int, str]] = {
     "line": (1, 1, "for i in x:\n        y[i] = 2 * x[i] + 1"),
     "plane": (2, 2, "for i, j in x:\n        y[i, j] = 2 * x[i, j] + 1"),
     "block": (3, 3, "for i, j, k in x:\n        y[i, j, k] = 2 * x[i, j, k] + 1"),
+    "nested": (
+        2,
+        2,
+        "for i in range(x.shape[0]):\n        for j in range(x.shape[1]):\n"
+        "            y[i, j] = 2 * x[i, j] + 1",
+    ),
     "seven points": (3, 3, f"for i, j, k in {INSIDE}:\n        {SEVEN}"),
     "periodic": (2, 2, f"for i, j in x:\n        {PERIODIC}"),
     "sum": (1, 0, "for i in x:\n        y[0] += x[i]"),

@@ -28,7 +28,7 @@ from tikgen.errors import one_line
 from tikgen.lifecycle.spirv import disassemble
 from tikgen.pipeline.loader import entry_of
 from tikgen.pipeline.rendering import code_of
-from tikgen.taichi import arrays, kernels, runtime
+from tikgen.taichi import arrays, hooks, kernels, loop_sums, runtime
 
 # Taichi's option for each kind, and the files that it writes on cpu and cuda.
 _FLAGS = {
@@ -66,6 +66,8 @@ def main() -> None:
     """Serve with the arch, folder and options of ``ti.init`` on the command line."""
     arch, folder, text = sys.argv[1:]
     os.chdir(folder)
+    # All kernels of this process are tikgen's.
+    hooks.StageHooks(lambda _: False, lambda _: True, lambda *_: None)
     options = json.loads(text)
     kind = options.pop("kind")
     for name in options.keys() & set(_DTYPES):
@@ -103,7 +105,9 @@ def _text_of(job: dict[str, Any]) -> str:
         path.unlink()
     if kind in _FLAGS:
         setattr(ti.cfg, _FLAGS[kind], True)
-    with _printing_into("printed"):
+    # The engine that takes the code adds up by itself.
+    sums = loop_sums.left() if job["is_for_engine"] else contextlib.nullcontext()
+    with sums, _printing_into("printed"):
         kernels.ensure_compiled(function, values)
         if runtime.current_arch() == "cuda" and kind in ("llvm-optimized", "ptx"):
             function(*values)  # Generates the PTX.

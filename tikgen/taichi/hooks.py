@@ -18,7 +18,16 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, kernels, loop_marks, loop_sums, passes, row_loops, runtime
+from tikgen.taichi import (
+    error_stream,
+    kernels,
+    loop_marks,
+    loop_nests,
+    loop_sums,
+    passes,
+    row_loops,
+    runtime,
+)
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -115,6 +124,8 @@ class StageHooks:
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
+            if loop_nests.is_wanted(kernel, self._is_own):
+                loop_nests.rewrite(tree, context.global_vars)
             if loop_sums.is_wanted(kernel, self._is_own):
                 loop_sums.rewrite(tree, kernel, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)

@@ -9,8 +9,10 @@ a variable, and its sum is added to the element behind the loop.
 from __future__ import annotations
 
 import ast
+import contextlib
+import threading
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import taichi as ti
@@ -30,6 +32,7 @@ _CALLS = {
     ti.atomic_max: "max",
     ti.atomic_min: "min",
 }
+_thread = threading.local()
 
 
 class _Element(NamedTuple):
@@ -43,6 +46,16 @@ class _Element(NamedTuple):
 _Change = tuple[ast.AugAssign | ast.Call, str]
 
 
+@contextlib.contextmanager
+def left() -> Iterator[None]:
+    """Have loops left as they are written, of what is compiled for a GPU in this thread."""
+    _thread.is_left = True
+    try:
+        yield
+    finally:
+        _thread.is_left = False
+
+
 def is_wanted(kernel: Any, is_own: Callable[[Any], bool]) -> bool:
     """Return whether loops of a kernel that is being compiled may add up in any order.
 
@@ -54,7 +67,8 @@ def is_wanted(kernel: Any, is_own: Callable[[Any], bool]) -> bool:
     if config.arch != ti.cuda:
         return loop_marks.is_marking() and config.fast_math
     # Threads of a GPU add in any order as it is.
-    return kernel.autodiff_mode == kernel_impl.AutodiffMode.NONE and is_own(kernel.func)
+    is_forward = kernel.autodiff_mode == kernel_impl.AutodiffMode.NONE
+    return is_forward and not getattr(_thread, "is_left", False) and is_own(kernel.func)
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
