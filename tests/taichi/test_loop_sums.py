@@ -1,4 +1,4 @@
-"""What parallel loops add to one element of an array is added up by threads, on cpu."""
+"""What parallel loops add to one element of an array is added up by threads."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import tikgen
 from conftest import ARCH
 from tikgen.taichi import loop_sums
 
-on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
+ENGINE = "direct-cpu" if ARCH == "cpu" else "taichi"
+DTYPES = ("i32", "i64", "f64") if ARCH != "vulkan" else ("i32", "f32")
 
 TEXT = """
 import taichi as ti
@@ -57,14 +58,13 @@ BODIES = {
 }
 
 
-@on_cpu
 @pytest.mark.arch
 @pytest.mark.parametrize("body", BODIES)
 @settings(max_examples=10)
 @given(
     loop=st.sampled_from(LOOPS),
     shape=st.tuples(st.integers(1, 40), st.integers(1, 1100)),
-    dtype=st.sampled_from(("i32", "i64", "f64")),
+    dtype=st.sampled_from(DTYPES),
     seed=st.integers(0, 2**32 - 1),
 )
 def test_sums_are_those_of_numpy(
@@ -74,7 +74,7 @@ def test_sums_are_those_of_numpy(
     x = np.random.default_rng(seed).integers(-9, 9, shape).astype(kind)
     kernel = tikgen.from_string(TEXT.format(dtype=dtype, loop=loop, body=body))
     y = np.array([5, 6, 7], kind)
-    kernel.with_engine("direct-cpu")(x, y)
+    kernel.with_engine(ENGINE)(x, y)
     np.testing.assert_array_equal(y - [5, 6, 7], BODIES[body](x))
 
 
@@ -83,13 +83,12 @@ def _initialised(ti_arch: str) -> None:
     """Have Taichi initialised for what hypothesis draws."""
 
 
-@on_cpu
 @pytest.mark.arch
 def test_a_sum_of_many_singles_loses_little(ti_arch: str, rng: np.random.Generator) -> None:
     """Added one by one, it would be off by 1e-3."""
     x, y = rng.random((1000, 3000), np.float32), np.zeros(1, np.float32)
     text = TEXT.format(dtype="f32", loop=LOOPS[0], body="y[0] += x[i, j]")
-    tikgen.from_string(text).with_engine("direct-cpu")(x, y)
+    tikgen.from_string(text).with_engine(ENGINE)(x, y)
     assert y[0] == pytest.approx(x.sum(dtype=np.float64), rel=1e-4)
 
 
@@ -129,13 +128,12 @@ def test_a_loop_takes_the_extreme_of_a_variable() -> None:
     ]
 
 
-@on_cpu
 @pytest.mark.arch
 def test_what_is_never_added_needs_no_element(ti_arch: str) -> None:
     body = "if x[i, j] > 9:\n            y[1] += 1\n            ti.atomic_max(y[2], 7)"
     text = TEXT.format(dtype="i32", loop=LOOPS[0], body=body)
     memory = np.arange(4, dtype=np.int32)
-    tikgen.from_string(text).with_engine("direct-cpu")(np.zeros((5, 3), np.int32), memory[:1])
+    tikgen.from_string(text).with_engine(ENGINE)(np.zeros((5, 3), np.int32), memory[:1])
     np.testing.assert_array_equal(memory, np.arange(4))
 
 

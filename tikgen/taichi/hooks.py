@@ -19,6 +19,7 @@ import taichi as ti
 from taichi.lang import impl, kernel_impl
 
 from tikgen.taichi import (
+    block_sums,
     error_stream,
     kernels,
     loop_marks,
@@ -126,7 +127,8 @@ class StageHooks:
                 context.global_vars.update(row_loops.names())
             if loop_nests.is_wanted(kernel, self._is_own):
                 loop_nests.rewrite(tree, context.global_vars)
-            if loop_sums.is_wanted(kernel, self._is_own):
+                block_sums.rewrite(tree, kernel, context.global_vars)
+            if loop_sums.is_wanted():
                 loop_sums.rewrite(tree, kernel, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
             return tree, context

@@ -1,22 +1,20 @@
 """Adds up what a parallel loop adds to one element of an array, and the like for extremes.
 
 ``y[0] += x[i]`` in a parallel loop is an atomic addition at each turn, for which threads wait for
-each other: a sum of 3 M numbers took 80 ms on a processor, one of 60 M took 106 ms on an H200, and
-lost all beyond 2**24. Taichi adds up by threads what a loop adds to a variable. So the loop adds to
-a variable, and its sum is added to the element behind the loop.
+each other: a sum of 3 M numbers took 80 ms on a processor. Taichi adds up by threads what a loop
+adds to a variable. So the loop adds to a variable, and its sum is added to the element behind the
+loop. GPUs have :mod:`~tikgen.taichi.block_sums`.
 """
 
 from __future__ import annotations
 
 import ast
-import contextlib
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import taichi as ti
-from taichi.lang import impl, kernel_impl
+from taichi.lang import impl
 from taichi.types.ndarray_type import NdarrayType
 
 from tikgen.taichi import loop_marks
@@ -24,18 +22,15 @@ from tikgen.taichi.row_loops import is_static
 
 _OWN = "tikgen_sum"
 _DTYPES = (ti.f32, ti.f64, ti.i32, ti.i64, ti.u32, ti.u64)
-# Of others Taichi adds what each thread of a GPU has to memory, which takes 2 ms at any size.
-_BY_WARPS = (ti.f32, ti.i32)
 _CALLS = {
     ti.atomic_add: "add",
     ti.atomic_sub: "add",
     ti.atomic_max: "max",
     ti.atomic_min: "min",
 }
-_thread = threading.local()
 
 
-class _Element(NamedTuple):
+class Element(NamedTuple):
     """An element of an array, at constant indices."""
 
     array: str
@@ -43,32 +38,12 @@ class _Element(NamedTuple):
 
 
 # What changes an element: ``y[0] += x`` or ``ti.atomic_max(y[0], x)``, and which operation it is.
-_Change = tuple[ast.AugAssign | ast.Call, str]
+Change = tuple[ast.AugAssign | ast.Call, str]
 
 
-@contextlib.contextmanager
-def left() -> Iterator[None]:
-    """Have loops left as they are written, of what is compiled for a GPU in this thread."""
-    _thread.is_left = True
-    try:
-        yield
-    finally:
-        _thread.is_left = False
-
-
-def is_wanted(kernel: Any, is_own: Callable[[Any], bool]) -> bool:
-    """Return whether loops of a kernel that is being compiled may add up in any order.
-
-    Args:
-        kernel: the object behind a ``ti.kernel``.
-        is_own: returns whether a Python function is of a kernel of tikgen.
-    """
-    config = impl.current_cfg()
-    if config.arch != ti.cuda:
-        return loop_marks.is_marking() and config.fast_math
-    # Threads of a GPU add in any order as it is.
-    is_forward = kernel.autodiff_mode == kernel_impl.AutodiffMode.NONE
-    return is_forward and not getattr(_thread, "is_left", False) and is_own(kernel.func)
+def is_wanted() -> bool:
+    """Return whether loops of the kernel that is being compiled may add up in any order."""
+    return loop_marks.is_marking() and impl.current_cfg().fast_math
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
@@ -79,13 +54,7 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of dtypes and functions are added.
     """
-    known_dtypes = _BY_WARPS if impl.current_cfg().arch == ti.cuda else _DTYPES
-    dtypes = {
-        argument.name: argument.annotation.dtype
-        for argument in kernel.arguments
-        if isinstance(argument.annotation, NdarrayType)
-        and argument.annotation.dtype in known_dtypes
-    }
+    dtypes = dtypes_of(kernel)
     function = tree.body[0] if tree.body else None
     if not dtypes or not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
         return
@@ -95,12 +64,12 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     count = 0
     for statement in function.body:
         behind: list[ast.stmt] = []
-        for element, changes in _changed_by(statement, dtypes, known).items():
+        for element, changes in changed_by(statement, dtypes, known).items():
             variable = f"{_OWN}{count}"
             names[f"{variable}_dtype"] = dtypes[element.array]
             count += 1
             for change, _ in changes:
-                _redirect(change, variable)
+                redirect(change, variable)
             before, after = _around(element, variable, changes[0][1])
             body += [_at(statement, code) for code in before]
             behind.append(_at(statement, after))
@@ -109,12 +78,11 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     ast.fix_missing_locations(tree)
 
 
-def _around(element: _Element, variable: str, operation: str) -> tuple[list[str], str]:
+def _around(element: Element, variable: str, operation: str) -> tuple[list[str], str]:
     """Return the code before and behind a loop that changes a variable instead of an element."""
     array, indices = element
     place = f"{array}[{', '.join(map(str, indices))}]"
-    # A loop without turns changes nothing, and there may be no such element.
-    there = " and ".join(f"{array}.shape[{n}] > {index}" for n, index in enumerate(indices))
+    there = is_there(element)
     before = [f"{variable} = {_OWN}_cast(0, {variable}_dtype)"]
     if operation == "add":
         return before, f"if {there}:\n    {place} += {variable}"
@@ -122,7 +90,22 @@ def _around(element: _Element, variable: str, operation: str) -> tuple[list[str]
     return before, f"if {there}:\n    {_OWN}_{operation}({place}, {variable})"
 
 
-def _redirect(change: ast.AugAssign | ast.Call, variable: str) -> None:
+def dtypes_of(kernel: Any) -> dict[str, Any]:
+    """Return the dtypes of the arrays of a kernel that loops may add to."""
+    return {
+        argument.name: argument.annotation.dtype
+        for argument in kernel.arguments
+        if isinstance(argument.annotation, NdarrayType) and argument.annotation.dtype in _DTYPES
+    }
+
+
+def is_there(element: Element) -> str:
+    """Return the code that asks for an element: a loop that never adds to it may have none."""
+    array, indices = element
+    return " and ".join(f"{array}.shape[{n}] > {index}" for n, index in enumerate(indices))
+
+
+def redirect(change: ast.AugAssign | ast.Call, variable: str) -> None:
     """Have a variable changed instead of an element."""
     if isinstance(change, ast.AugAssign):
         change.target = ast.Name(variable, ast.Store())
@@ -130,13 +113,13 @@ def _redirect(change: ast.AugAssign | ast.Call, variable: str) -> None:
         change.args[0] = ast.Name(variable, ast.Load())
 
 
-def _changed_by(
+def changed_by(
     loop: ast.stmt, dtypes: Mapping[str, Any], names: Mapping[str, Any]
-) -> dict[_Element, list[_Change]]:
+) -> dict[Element, list[Change]]:
     """Return the changes by a parallel loop of each element that it does nothing else with."""
     if not isinstance(loop, ast.For) or is_static(loop.iter):
         return {}
-    found: dict[_Element, list[_Change]] = defaultdict(list)
+    found: dict[Element, list[Change]] = defaultdict(list)
     for node in ast.walk(loop):
         change = _change(node, names)
         if change is None:
@@ -157,7 +140,7 @@ def _changed_by(
     }
 
 
-def _change(node: ast.AST, names: Mapping[str, Any]) -> _Change | None:
+def _change(node: ast.AST, names: Mapping[str, Any]) -> Change | None:
     """Return which operation a statement does on something, if it is one of those known here."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         return node, "add"
@@ -176,14 +159,14 @@ def _change(node: ast.AST, names: Mapping[str, Any]) -> _Change | None:
     return (call, operation) if fits and not is_exact else None
 
 
-def _element(target: ast.expr) -> _Element | None:
+def _element(target: ast.expr) -> Element | None:
     """Return which element a target with constant indices is, None for others."""
     if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
         return None
     given = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
     indices: tuple[Any, ...] = tuple(n.value for n in given if isinstance(n, ast.Constant))
     are_known = len(indices) == len(given) and all(type(index) is int for index in indices)
-    return _Element(target.value.id, indices) if are_known else None
+    return Element(target.value.id, indices) if are_known else None
 
 
 def _at(statement: ast.stmt, code: str) -> ast.stmt:
