@@ -1,9 +1,8 @@
-"""What all threads of a GPU add to one element is added up within blocks."""
+"""What the threads of a warp add to the same element is added up first."""
 
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import subprocess
 from pathlib import Path
@@ -20,8 +19,8 @@ from tikgen.dtypes import DType
 from tikgen.engines import direct_cuda, ptx_sums, ptx_text
 
 on_cuda = pytest.mark.skipif(ARCH != "cuda", reason="the engine is for cuda")
-FOLDER = Path(__file__).parent / "ptx"
-KINDS = {"sums-0": [(DType.f32, 2), (DType.f32, 1)], "maximum-0": [(DType.f32, 1)] * 2}
+PTX = (Path(__file__).parent / "ptx" / "sums-0.ptx").read_text()
+KINDS = [(DType.f32, 2), (DType.f32, 1)]
 TEXT = """
 import taichi as ti
 
@@ -75,67 +74,51 @@ def _initialised(request: pytest.FixtureRequest) -> None:
         request.getfixturevalue("ti_arch")
 
 
-def summed(name: str, exact: bool = False, replaced: tuple[str, str] = ("", "")) -> str | None:
-    """Return the text of the task of a kernel that adds up within blocks, or None if none does."""
-    text = (FOLDER / f"{name}.ptx").read_text().replace(*replaced)
-    _, tasks = ptx_text.translated(text, direct_cuda.behind(KINDS[name]))
-    _, addresses = direct_cuda._places(KINDS[name])
-    made = ptx_sums.by_blocks(tasks[-1], addresses, exact)
+def summed(text: str, exact: bool = False) -> str | None:
+    """Return the text of a kernel's last task with sums of warps, or None if it has none."""
+    _, tasks = ptx_text.translated(text, direct_cuda.behind(KINDS))
+    made = ptx_sums.by_warps(tasks[-1], exact)
     return None if made is tasks[-1] else made.text
 
 
-def test_each_element_has_a_sum() -> None:
-    text = summed("sums-0")
+def test_a_warp_adds_once() -> None:
+    text = summed(PTX)
     assert text is not None
-    loop = text[: text.index("All threads of a block come here")]
-    assert loop.count("add.f32 \t%tikgen_sum0,") == loop.count("add.f32 \t%tikgen_sum1,") == 1
-    assert "atom" not in text
-    added = re.findall(r"red\.add\.f32 \t(\S+),", text)
-    assert added == ["[%address+0]", "[%address+4]"]
-
-
-def test_a_maximum_of_floats_is_an_instruction() -> None:
-    text = summed("maximum-0", exact=True)
-    assert text is not None and text.count("atom.cas") == 1
-    assert text.index("atom.cas") > text.index("All threads of a block come here")
+    assert text.count("shfl.sync.down") == 2 * 5 and text.count("red.add.f32") == 2
+    assert text.count("atom.add.f32") == 2
 
 
 @pytest.mark.parametrize(
     "replaced",
     [
-        # The sum so far is used; it is added to what is found by an index; another operation.
-        ("mul.ftz.f32 \t%f2, %f1, %f1", "mul.ftz.f32 \t%f2, %f1, %f3"),
-        ("add.s64 \t%rd16, %rd15, 4", "add.s64 \t%rd16, %rd15, %rd14"),
-        ("atom.add.f32 \t%f4, [%rd16]", "atom.max.s32 \t%f4, [%rd14]"),
-        # Threads work together, or in no whole warps; the element is read.
-        ("ld.f32 \t%f1, [%rd13]", "bar.sync \t0;\n\tld.f32 \t%f1, [%rd13]"),
+        # What was there before is used; no whole warps.
+        ("mul.ftz.f32 \t%f2, %f1, %f1", "mul.ftz.f32 \t%f2, %f3, %f4"),
         (".maxntid 128", ".maxntid 100"),
-        ("ld.f32 \t%f1, [%rd13]", "ld.f32 \t%f1, [%rd14]"),
     ],
 )
 def test_other_tasks_stay(replaced: tuple[str, str]) -> None:
-    assert replaced[0] in (FOLDER / "sums-0.ptx").read_text()
-    assert summed("sums-0", replaced=replaced) is None
+    assert replaced[0] in PTX
+    assert summed(PTX.replace(*replaced)) is None
 
 
 def test_sums_of_floats_are_not_exact() -> None:
-    assert summed("sums-0", exact=True) is None
+    assert summed(PTX, exact=True) is None
+    assert summed(PTX.replace("atom.add.f32", "atom.add.u32"), exact=True) is not None
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_no_more_blocks_are_launched_than_run_at_once(name: str) -> None:
-    text = (FOLDER / f"{name}.ptx").read_text()
-    read = json.loads(direct_cuda.machine_code(text, KINDS[name]))
-    assert read["tasks"][0]["iterations"] > 2**32 and read["tasks"][0]["head"]
+def test_devices_whose_threads_go_together_have_what_is_written() -> None:
+    old = PTX.replace(".target sm_86", ".target sm_61")
+    assert "shfl" in direct_cuda.machine_code(PTX, KINDS).decode()
+    assert "shfl" not in direct_cuda.machine_code(old, KINDS).decode()
 
 
-@pytest.mark.parametrize("name", KINDS)
-def test_nvidia_reads_what_is_written(name: str, tmp_path: Path) -> None:
+def test_nvidia_reads_what_is_written(tmp_path: Path) -> None:
     if shutil.which("ptxas") is None:
         pytest.skip("ptxas is not there")
-    text = (FOLDER / f"{name}.ptx").read_text()
-    path = tmp_path / "kernel.ptx"
-    path.write_text(json.loads(direct_cuda.machine_code(text, KINDS[name]))["ptx"])
-    command = ["ptxas", "-arch=sm_86", "-o", str(tmp_path / "kernel.cubin"), str(path)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    doubles = PTX.replace("%f", "%fd").replace(".ftz", "").replace(".f32", ".f64")
+    for number in (PTX, doubles):
+        path = tmp_path / "kernel.ptx"
+        path.write_text(json.loads(direct_cuda.machine_code(number, KINDS))["ptx"])
+        command = ["ptxas", "-arch=sm_86", "-o", str(tmp_path / "kernel.cubin"), str(path)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr

@@ -37,6 +37,8 @@ LOOPS: dict[str, Any] = {
     "i, j, k in x": np.s_[:, :, :],
     "i, j, k in ti.ndrange(x.shape[0], (1, most), (least, x.shape[2]))": np.s_[:, 1:-1, 2:],
     "i, j, k in ti.ndrange((least, 3), most, (1, 4))": np.s_[2:3, :-1, 1:4],
+    "where in ti.grouped(x)": np.s_[:, :, :],
+    "where in ti.grouped(ti.ndrange(2, (1, least), 4))": np.s_[:2, 1:2, :4],
 }
 BODIES: dict[str, Any] = {
     "y[1, 2] += x[i, j, k]": lambda x, at: {(1, 2): x.sum()},
@@ -70,6 +72,8 @@ def test_sums_are_those_of_numpy(
     for place, value in BODIES[body](part, at).items():
         expected[place] = value
     y = np.zeros((2, 3), kind)
+    if loop.startswith("where"):
+        body = f"i, j, k = where[0], where[1], where[2]\n        {body}"
     tikgen.from_string(TEXT.format(dtype=dtype, loop=loop, body=body))(x, y, 2)
     np.testing.assert_array_equal(y, expected.astype(kind))
 
@@ -84,7 +88,13 @@ def rewritten(code: str) -> str:
 
 @pytest.mark.parametrize(
     "loop",
-    ["i, j in x", "i in range(5)", "i in range(2, x.shape[0])", "i, j in ti.ndrange(3, (1, 4))"],
+    [
+        "i, j in x",
+        "i in ti.grouped(x)",
+        "i in range(5)",
+        "i in range(2, x.shape[0])",
+        "i, j in ti.ndrange(3, (1, 4))",
+    ],
 )
 def test_a_thread_has_a_sum_of_its_own(loop: str) -> None:
     code = rewritten(f"for {loop}:\n    y[0] += x[i, 0]")
@@ -95,7 +105,6 @@ def test_a_thread_has_a_sum_of_its_own(loop: str) -> None:
 @pytest.mark.parametrize(
     "code",
     [
-        "for i in ti.grouped(x):\n    y[0] += x[i]",
         "for i in range(0, 9, 2):\n    y[0] += x[i, 0]",
         "for i in ti.ndrange(3, 3):\n    y[0] += i",
         "for i, j in x:\n    y[i] += x[i, j]",

@@ -35,8 +35,6 @@ MOST_COMPARED = 1 << 28
 LEAST_FREE = 4 * 10**9
 # The capability of devices whose threads of a warp need not be at the same instruction, times 10.
 _SUMS_SINCE = 70
-# No more blocks than run at once.
-_ALL_ITERATIONS = sys.maxsize
 
 
 def problem() -> str:
@@ -82,31 +80,34 @@ def text_problem(text: str, kinds: Sequence[Kind]) -> str:
 def machine_code(text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
     """Return PTX for launches without Taichi, and how to launch it, of a text without problem.
 
-    Its instructions are Taichi's but for divisions by extents, and for what threads do to the same
-    element. Of that sums of floats are not ``exact``: they are added up in another order.
+    Its instructions are Taichi's but for divisions by extents, and for what the threads of a warp
+    add to the same element. Of floats such sums are not ``exact``: their order is another one.
     """
     size = behind(kinds)
     head, tasks = ptx_text.translated(text, size)
     numbers = [task for task in tasks if task.sets]
     launched = [task for task in tasks if not task.sets]
-    extents, addresses = _places(kinds)
-    known = extents | {size + offset for task in numbers for offset in task.sets}
+    known = _extents(kinds) | {size + offset for task in numbers for offset in task.sets}
     # Each is of 8 bytes at most.
     size += max((offset + 8 for task in numbers for offset in task.sets), default=0)
     divisors: dict[int, int] = {}
     made, read = [], []
     for task in launched:
-        iterations, of_it = ptx_text.iterations(task), {"block": task.block, "head": _head(task)}
+        read.append(
+            {
+                "name": task.name,
+                "block": task.block,
+                "iterations": ptx_text.iterations(task),
+                "head": _head(task),
+            }
+        )
         if ptx_text.capability(head) >= _SUMS_SINCE:
-            by_blocks = ptx_sums.by_blocks(task, addresses, exact)
-            iterations = iterations if by_blocks is task else _ALL_ITERATIONS
-            task = ptx_sums.by_warps(by_blocks, exact)
+            task = ptx_sums.by_warps(task, exact)
         for place in sorted(ptx_divisions.divisors(task, known) - divisors.keys()):
             if size + ptx_divisions.SIZE <= ptx_text.MOST_BYTES:
                 divisors[place] = size
                 size += ptx_divisions.SIZE
         made.append(ptx_divisions.by_multiplication(task, divisors))
-        read.append({"name": task.name, "iterations": iterations, **of_it})
     return json.dumps(
         {
             "ptx": ptx_text.written(head, made, size),
@@ -144,17 +145,15 @@ def wait() -> None:
     cuda_driver.wait_for_all()
 
 
-def _places(kinds: Sequence[Kind]) -> tuple[set[int], set[int]]:
-    """Return where the arguments hold extents of arrays, and their addresses."""
+def _extents(kinds: Sequence[Kind]) -> set[int]:
+    """Return where the arguments hold extents of arrays."""
     made = argument_struct.c_type(kinds)
-    extents: set[int] = set()
-    addresses: set[int] = set()
-    for number, (_, ndim) in enumerate(kinds):
-        field = getattr(made, f"a{number}")
-        if ndim is not None:
-            extents.update(field.offset + 4 * axis for axis in range(ndim))
-            addresses.add(field.offset + field.size - 8)
-    return extents, addresses
+    starts = (getattr(made, f"a{number}").offset for number in range(len(kinds)))
+    return {
+        start + 4 * axis
+        for start, (_, ndim) in zip(starts, kinds, strict=True)
+        for axis in range(ndim or 0)
+    }
 
 
 def _layout_problem(reads: frozenset[tuple[int, int]], kinds: Sequence[Kind]) -> str:

@@ -89,13 +89,10 @@ def optimised_code(kernel: Kernel, arch: str, text: str | None = None) -> str | 
         return None
 
 
-def job_of(
-    kernel: Kernel, kind: str, args: Sequence[Any], is_for_engine: bool = False
-) -> dict[str, Any]:
-    """Return the message for the child; an engine beside Taichi adds up sums by itself."""
+def job_of(kernel: Kernel, kind: str, args: Sequence[Any]) -> dict[str, Any]:
+    """Return the message for the child."""
     return {
         "kind": kind,
-        "is_for_engine": is_for_engine,
         "text": kernel.source.text,
         "filename": kernel.source.filename,
         "entry": kernel.function.__name__ if kernel.is_loaded else kernel.template.name,

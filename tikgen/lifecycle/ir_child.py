@@ -28,7 +28,7 @@ from tikgen.errors import one_line
 from tikgen.lifecycle.spirv import disassemble
 from tikgen.pipeline.loader import entry_of
 from tikgen.pipeline.rendering import code_of
-from tikgen.taichi import arrays, block_sums, hooks, kernels, runtime
+from tikgen.taichi import arrays, hooks, kernels, runtime
 
 # Taichi's option for each kind, and the files that it writes on cpu and cuda.
 _FLAGS = {
@@ -105,9 +105,7 @@ def _text_of(job: dict[str, Any]) -> str:
         path.unlink()
     if kind in _FLAGS:
         setattr(ti.cfg, _FLAGS[kind], True)
-    # The engine that takes the code adds up by itself.
-    sums = block_sums.left() if job["is_for_engine"] else contextlib.nullcontext()
-    with sums, _printing_into("printed"):
+    with _printing_into("printed"):
         kernels.ensure_compiled(function, values)
         if runtime.current_arch() == "cuda" and kind in ("llvm-optimized", "ptx"):
             function(*values)  # Generates the PTX.

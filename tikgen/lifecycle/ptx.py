@@ -35,7 +35,7 @@ class _Kept:
 
     def ask(self, kernel: Kernel) -> str:
         """Return the PTX of a kernel."""
-        job = ir.job_of(kernel, "ptx", (), is_for_engine=True)
+        job = ir.job_of(kernel, "ptx", ())
         options = json.dumps(ir.compiler_options("ptx"))
         with self._lock:
             if self._timer is not None:

@@ -10,10 +10,8 @@ are found likewise.
 from __future__ import annotations
 
 import ast
-import contextlib
 import textwrap
-import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import taichi as ti
@@ -47,20 +45,9 @@ for tikgen_block, tikgen_thread in tikgen_ti.ndrange(
     if tikgen_thread == 0:
         {{ends}}
 """
-_MARK = "tikgen_body()"
+_INDEX, _MARK = "tikgen_index", "tikgen_body()"
 # For each index its name, its first value and what is behind its last.
 _Space = list[tuple[str, str, str]]
-_thread = threading.local()
-
-
-@contextlib.contextmanager
-def left() -> Iterator[None]:
-    """Have loops left as they are written, of what is compiled in this thread."""
-    _thread.is_left = True
-    try:
-        yield
-    finally:
-        _thread.is_left = False
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
@@ -73,9 +60,7 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     """
     dtypes = dtypes_of(kernel)
     function = tree.body[0] if tree.body else None
-    if getattr(_thread, "is_left", False) or not dtypes:
-        return
-    if not isinstance(function, ast.FunctionDef) or _is_special(function):
+    if not dtypes or not isinstance(function, ast.FunctionDef) or _is_special(function):
         return
     axes = {
         argument.name: argument.annotation.ndim
@@ -120,6 +105,9 @@ def _by_blocks(
         indices.append(f"tikgen_turn{axis} = {left} // tikgen_extent{axis}")
         left = f"tikgen_turn{axis}"
     indices.append(f"{space[0][0]} = {space[0][1]} + {left}")
+    if space[0][0].startswith(_INDEX):
+        vector = ", ".join(name for name, *_ in space)
+        indices.append(f"{ast.unparse(loop.target)} = tikgen_ti.Vector([{vector}])")
     starts, stores, halves, ends = [], [], [], []
     for number, (element, changes) in enumerate(sums.items()):
         variable, shared = f"tikgen_sum{number}", f"tikgen_shared{number}"
@@ -174,11 +162,13 @@ def _space(loop: ast.stmt, axes: Mapping[str, Any], names: Mapping[str, Any]) ->
     if loop.orelse or len(set(indices)) < len(listed):
         return []
     over = loop.iter
+    if (inner := _grouped(over, names)) is not None and len(indices) == 1:
+        count = axes.get(getattr(inner, "id", ""), len(getattr(inner, "args", ())))
+        over, indices = inner, [f"{_INDEX}{axis}" for axis in range(count)]
     if isinstance(over, ast.Name):
-        is_whole = axes.get(over.id) == len(indices)
-        return (
-            [(n, "0", f"{over.id}.shape[{a}]") for a, n in enumerate(indices)] if is_whole else []
-        )
+        if axes.get(over.id) != len(indices):
+            return []
+        return [(name, "0", f"{over.id}.shape[{axis}]") for axis, name in enumerate(indices)]
     if not isinstance(over, ast.Call) or over.keywords:
         return []
     if isinstance(over.func, ast.Name) and over.func.id == "range" and "range" not in names:
@@ -186,7 +176,7 @@ def _space(loop: ast.stmt, axes: Mapping[str, Any], names: Mapping[str, Any]) ->
         if len(indices) != 1 or not 1 <= len(ends) <= 2:
             return []
         return [(indices[0], *(("0", ends[0]) if len(ends) == 1 else (ends[0], ends[1])))]
-    if not _is_ndrange(over.func, names) or len(over.args) != len(indices):
+    if _called(over, names) is not ti.ndrange or len(over.args) != len(indices):
         return []
     found: _Space = []
     for name, given in zip(indices, over.args, strict=True):
@@ -204,9 +194,17 @@ def _index(end: ast.expr) -> str:
     return f"tikgen_ti.cast({ast.unparse(end)}, tikgen_ti.i32)"
 
 
-def _is_ndrange(function: ast.expr, names: Mapping[str, Any]) -> bool:
+def _grouped(over: ast.expr, names: Mapping[str, Any]) -> ast.expr | None:
+    """Return over what a loop with one vector of indices runs, None if it is no such loop."""
+    is_grouped = isinstance(over, ast.Call) and _called(over, names) is ti.grouped
+    return over.args[0] if is_grouped and isinstance(over, ast.Call) and over.args else None
+
+
+def _called(call: ast.Call, names: Mapping[str, Any]) -> Any:
+    """Return the function of Taichi that is called, None if it is another one."""
+    function = call.func
     if isinstance(function, ast.Name):
-        return names.get(function.id) is ti.ndrange
+        return names.get(function.id)
     if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return names.get(function.value.id) is ti and function.attr == "ndrange"
-    return False
+        return getattr(ti, function.attr, None) if names.get(function.value.id) is ti else None
+    return None
