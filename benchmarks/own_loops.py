@@ -42,6 +42,12 @@ MEAN = "y[i, j] = {quarter} * (x[i - 1, j] + x[i + 1, j] + x[i, j - 1] + x[i, j 
 INSIDE = """for i in {range}(1, x.shape[0] - 1):
         for j in range(1, x.shape[1] - 1):
             """
+PERIODIC = """for i in {range}(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = {quarter} * (
+                x[(i + 1) % x.shape[0], j] + x[(i - 1) % x.shape[0], j]
+                + x[i, (j + 1) % x.shape[1]] + x[i, (j - 1) % x.shape[1]]
+            )"""
 SEVEN = """for i in {range}(1, x.shape[0] - 1):
         for j in range(1, x.shape[1] - 1):
             for k in range(1, x.shape[2] - 1):
@@ -83,6 +89,7 @@ EVERY = "for i, j in ti.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):\n    
 WORKS: dict[str, tuple[str, str]] = {
     "mean of neighbours": (INSIDE + MEAN, INSIDE + MEAN),
     "the same, ti.ndrange": (EVERY + MEAN, INSIDE + MEAN),
+    "periodic mean": (PERIODIC, PERIODIC),
     "seven points": (SEVEN, SEVEN),
     "line": (LINE, LINE),
     "the same, for i in x": (LINE.replace("{range}(x.shape[0])", "x"), LINE),

@@ -28,6 +28,7 @@ from tikgen.taichi import (
     passes,
     row_loops,
     runtime,
+    wrapped_indices,
 )
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
@@ -122,6 +123,8 @@ class StageHooks:
 
         def instantiated() -> Any:
             tree, context = original(kernel, *args, **kwargs)
+            if self._is_own(kernel.func):
+                wrapped_indices.rewrite(tree, context.global_vars)
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())

@@ -1,0 +1,237 @@
+"""Finds indices that wrap around without a division.
+
+A periodic neighbour is ``x[(i + 1) % n]``, or ``x[(i - 1 + n) % n]``. The division takes most of
+the time of such a loop, and LLVM vectorises none with one. Where a loop says that the index is in
+the same extent, it is wrapped around by comparisons, with the same results.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import taichi as ti
+from taichi.lang import impl
+
+# Others take names that begin with tikgen_ for loops that were changed already.
+_OWN = "wrapped_by_tikgen"
+# Each takes a comparison, which is less than a division up to here.
+_MOST_STEPS = 4
+
+
+def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
+    """Change the remainders in the tree of a kernel that wrap an index around.
+
+    Args:
+        tree: the tree, which is changed.
+        names: the names that Taichi finds in it; that of a function is added.
+    """
+    function = tree.body[0] if tree.body else None
+    if not isinstance(function, ast.FunctionDef):
+        return
+    if not any(isinstance(node, ast.Mod) for node in ast.walk(function)):
+        return
+    names[_OWN] = _wrapped
+    _Wrapped(function, names).visit(function)
+    ast.fix_missing_locations(tree)
+
+
+def _wrapped(index: Any, number: int, extent: Any) -> Any:
+    """Return ``(index + number) % extent`` for an index below the extent."""
+    found = impl.expr_init(index + number)
+    for _ in range(abs(number)):
+        if number > 0:
+            found = impl.expr_init(ti.select(found >= extent, found - extent, found))
+        else:
+            found = impl.expr_init(ti.select(found < 0, found + extent, found))
+    return found
+
+
+# Taichi warns where kernels call functions of other modules than its own.
+_wrapped.__module__ = f"taichi.{__name__}"
+
+
+class _Wrapped(ast.NodeTransformer):
+    """Changes remainders within loops.
+
+    Args:
+        function: the tree of a kernel.
+        names: the names that Taichi finds in it.
+    """
+
+    def __init__(self, function: ast.FunctionDef, names: Mapping[str, Any]) -> None:
+        self._names = names
+        nodes = list(ast.walk(function))
+        targets = [n.target for n in nodes if isinstance(n, ast.For)]
+        self._arguments = {one.arg for one in function.args.args}
+        # How often a name is given a value, by a loop or otherwise.
+        stored = Counter(
+            n.id for n in nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        counted = Counter(
+            n.id
+            for one in targets
+            for n in ast.walk(one)
+            if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+        )
+        self._assigned = stored - counted
+        self._changing = {name for name, count in stored.items() if count > 1 or name in counted}
+        # What names of extents stand for; the extent of each index of the loops around.
+        self._meaning: dict[str, str] = {}
+        for node in nodes:
+            if isinstance(node, ast.Assign) and len(node.targets) == 1:
+                self._note(node.targets[0], node.value)
+        self._extents: dict[str, str] = {}
+
+    def _note(self, target: ast.expr, value: ast.expr) -> None:
+        """Note which extents names stand for that are assigned once."""
+        if isinstance(target, ast.Tuple):
+            if _is_shape(value):
+                shape = ast.unparse(value)
+                values: Sequence[ast.expr] = [
+                    ast.parse(f"{shape}[{axis}]", mode="eval").body
+                    for axis in range(len(target.elts))
+                ]
+            elif isinstance(value, ast.Tuple) and len(value.elts) == len(target.elts):
+                values = value.elts
+            else:
+                return
+            for one, its in zip(target.elts, values, strict=True):
+                self._note(one, its)
+        elif (
+            isinstance(target, ast.Name)
+            and target.id not in self._changing
+            and (meaning := self._extent(value))
+        ):
+            self._meaning[target.id] = meaning
+
+    def _extent(self, given: ast.expr) -> str:
+        """Return what tells an extent, the same for all its names; nothing for other code."""
+        if isinstance(given, ast.Name):
+            if given.id in self._meaning:
+                return self._meaning[given.id]
+            is_constant = type(self._names.get(given.id)) is int and not self._assigned[given.id]
+            is_known = given.id in self._arguments or self._assigned[given.id] == 1 or is_constant
+            return given.id if is_known and given.id not in self._changing else ""
+        if _is_number(given):
+            return ast.unparse(given)
+        if isinstance(given, ast.Subscript) and isinstance(given.slice, ast.Constant):
+            is_of_argument = _is_shape(given.value) and ast.unparse(given.value)[:-6] in (
+                self._arguments
+            )
+            return ast.unparse(given) if is_of_argument else ""
+        return ""
+
+    def visit_For(self, node: ast.For) -> ast.For:
+        """Change a loop, which says in which extents its indices are."""
+        before = dict(self._extents)
+        self._extents |= self._ranges(node)
+        for name in _names_in(node.target):
+            if self._assigned[name]:
+                self._extents.pop(name, None)
+        self.generic_visit(node)
+        self._extents = before
+        return node
+
+    def _ranges(self, loop: ast.For) -> dict[str, str]:
+        """Return the extents in which the indices of a loop are; an empty one is not known."""
+        names, over = _names_in(loop.target), loop.iter
+        unknown = dict.fromkeys(names, "")
+        if isinstance(over, ast.Name) and over.id in self._arguments:
+            if isinstance(loop.target, ast.Name):
+                names = [loop.target.id]
+            return {name: f"{over.id}.shape[{axis}]" for axis, name in enumerate(names)}
+        if not isinstance(over, ast.Call) or over.keywords:
+            return unknown
+        called = _called(over, self._names)
+        if called is range and len(names) == 1 and 1 <= len(over.args) <= 2:
+            given = over.args if len(over.args) == 1 else [ast.Tuple(over.args, ast.Load())]
+        elif called is ti.ndrange and len(over.args) == len(names):
+            given = over.args
+        else:
+            return unknown
+        return {name: self._within(one) for name, one in zip(names, given, strict=True)}
+
+    def _within(self, given: ast.expr) -> str:
+        """Return the extent in which a range ends, if it begins at 0 or behind."""
+        if isinstance(given, ast.Tuple):
+            if len(given.elts) != 2 or not _is_number(given.elts[0]):
+                return ""
+            given = given.elts[1]
+        if (
+            isinstance(given, ast.BinOp)
+            and isinstance(given.op, ast.Sub)
+            and _is_number(given.right)
+        ):
+            given = given.left
+        return self._extent(given)
+
+    def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
+        """Change a remainder, if it wraps around an index of a loop."""
+        self.generic_visit(node)
+        if not isinstance(node.op, ast.Mod):
+            return node
+        extent = self._extent(node.right)
+        found = _sum_of(node.left) if extent else None
+        if found is None:
+            return node
+        index, number, others = "", 0, 0
+        for sign, term in found:
+            if _is_number(term):
+                number += sign * int(ast.unparse(term))
+            elif (
+                isinstance(term, ast.Name) and self._extents.get(term.id) and not index and sign > 0
+            ):
+                index = term.id
+            elif self._extent(term) != extent:
+                others += 1
+        if extent.isdigit() and int(extent):
+            half = int(extent) // 2
+            number = (number + half) % int(extent) - half
+        if self._extents.get(index) != extent or others or abs(number) > _MOST_STEPS:
+            return node
+        end = ast.unparse(node.right)
+        code = f"{_OWN}({index}, {number}, {end})" if number else index
+        made = ast.parse(code, mode="eval").body
+        for each in ast.walk(made):
+            ast.copy_location(each, node)
+        return made
+
+
+def _sum_of(node: ast.expr) -> list[tuple[int, ast.expr]] | None:
+    """Return the terms of a sum with their signs, None if it has others than names and numbers."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        left, right = _sum_of(node.left), _sum_of(node.right)
+        if left is None or right is None:
+            return None
+        sign = 1 if isinstance(node.op, ast.Add) else -1
+        return left + [(sign * one, term) for one, term in right]
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and _is_number(node.operand):
+        return [(-1, node.operand)]
+    return [(1, node)] if isinstance(node, ast.Name | ast.Constant | ast.Subscript) else None
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Return whether code is an integer, which is not negative."""
+    return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def _is_shape(node: ast.expr) -> bool:
+    is_shape = isinstance(node, ast.Attribute) and node.attr == "shape"
+    return is_shape and isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+
+
+def _names_in(target: ast.expr) -> list[str]:
+    return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
+
+
+def _called(call: ast.Call, names: Mapping[str, Any]) -> Any:
+    """Return ``range`` or the function of Taichi that is called, None if it is another one."""
+    function = call.func
+    if isinstance(function, ast.Name):
+        return names.get(function.id, range if function.id == "range" else None)
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        return getattr(ti, function.attr, None) if names.get(function.value.id) is ti else None
+    return None
