@@ -71,6 +71,8 @@ CHOICE = """for i in {range}(x.shape[0]):
                 y[i, j] = x[i, j] * x[i, j]
             else:
                 y[i, j] = {zero}"""
+IF = "if i > 0 and i < x.shape[0] - 1 and j > 0 and j < x.shape[1] - 1:\n                "
+WHOLE = "for i in {range}(x.shape[0]):\n        for j in range(x.shape[1]):\n            "
 FORCES = """for i in {range}(x.shape[0]):
         a = {zero}
         b = {zero}
@@ -89,6 +91,7 @@ EVERY = "for i, j in ti.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):\n    
 WORKS: dict[str, tuple[str, str]] = {
     "mean of neighbours": (INSIDE + MEAN, INSIDE + MEAN),
     "the same, ti.ndrange": (EVERY + MEAN, INSIDE + MEAN),
+    "the same, inside by if": (WHOLE + IF + MEAN,) * 2,
     "periodic mean": (PERIODIC, PERIODIC),
     "seven points": (SEVEN, SEVEN),
     "line": (LINE, LINE),

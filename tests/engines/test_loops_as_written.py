@@ -101,6 +101,19 @@ def test_a_row_of_neighbours_is_a_loop_over_vectors(ti_arch: str, texts: list[st
     assert "vector.scevcheck" not in made
 
 
+@on_cpu
+@pytest.mark.arch
+def test_a_condition_keeps_no_loop_from_vectors(ti_arch: str, texts: list[str]) -> None:
+    """What it keeps from being read is where all arguments are."""
+    inside = "i > 0 and i < x.shape[0] - 1 and j > 0 and j < x.shape[1] - 1"
+    body = f"if {inside}:\n                y[i, j] = x[i - 1, j] + x[i, j + 1]"
+    kernel = tikgen.from_string(TEXT.replace("BODY", body)).with_engine("direct-cpu")
+    x, y = np.ones((5, 9)), np.zeros((5, 9))
+    kernel(x, y)
+    assert (y[1:-1, 1:-1] == 2).all() and y.sum() == 2 * 3 * 7
+    assert "vector.body" in str(native._optimised(texts[0], native._machine()))
+
+
 CODE = """\
 define void @f(ptr %x, ptr %most, i32 %given) {
 entry:

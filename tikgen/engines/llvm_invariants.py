@@ -3,7 +3,8 @@
 A kernel finds its arguments through pointers: the context of the launch points to them, and each
 array is an address among them. LLVM must assume that any store may change that, as the memory might
 be the same. Then a loop that stores reads all addresses again at each turn, and is not vectorised.
-Loads of them get a note here: nothing changes them during a launch.
+Loads of them get a note here: nothing changes them during a launch, and what their addresses lead
+to can be read at any time. So a condition in a loop keeps LLVM from nothing.
 
 So do loads of the numbers that tasks pass on, such as the length of a loop, in the bodies of
 parallel loops that only read them.
@@ -31,12 +32,15 @@ _RUNTIME = re.compile(r"%struct\.RuntimeContext(?:\.\d+)?, i64 0, i32 1")
 _NUMBERS = re.compile(rf"%struct\.LLVMRuntime(?:\.\d+)?, i64 0, i32 {TEMPORARIES}")
 # What a pointer points to that is loaded from a place.
 _HELD = {"context": "arguments", "runtime in context": "runtime", "numbers in runtime": "numbers"}
-_NOTE = "!999999"
+# Nothing changes it; where the address leads, all that the kernel reads there can be read at any
+# time, also where a condition keeps it from that; it is a multiple of eight.
+_NOTE, _READABLE, _ALIGNED = "!999999", "!999998", "!999997"
+_NOTES = f"{_NOTE} = !{{}}\n{_READABLE} = !{{i64 4096}}\n{_ALIGNED} = !{{i64 8}}\n"
 
 
 def noted(text: str) -> str:
     """Return LLVM text of a kernel, with opaque pointers, with a note on what nothing changes."""
-    return _FUNCTION.sub(_with_notes, text) + f"{_NOTE} = !{{}}\n"
+    return _FUNCTION.sub(_with_notes, text) + _NOTES
 
 
 def _with_notes(function: re.Match[str]) -> str:
@@ -45,6 +49,7 @@ def _with_notes(function: re.Match[str]) -> str:
     # What a name points to: the context, the arguments, the runtime, a place in it, or numbers.
     kinds = {context: "context"}
     found: dict[str, list[int]] = {"arguments": [], "numbers": []}
+    addresses: set[int] = set()  # Lines that load a pointer to any of them.
     are_numbers_read_only = name.startswith("function_body")
     for at, line in enumerate(lines):
         if place := _PLACE.match(line):
@@ -59,12 +64,17 @@ def _with_notes(function: re.Match[str]) -> str:
                 continue
             if kind in _HELD:
                 kinds[load[1]] = _HELD[kind]
+                addresses.add(at)
             found["numbers" if kind == "numbers" else "arguments"].append(at)
         elif any(kinds.get(used) == "numbers" for used in _NAME.findall(line)):
             are_numbers_read_only = False
     for at in found["arguments"] + (found["numbers"] if are_numbers_read_only else []):
         lines[at] += f", !invariant.load {_NOTE}"
-    return function[0].removesuffix(body + "}") + "\n".join(lines) + "}"
+        if at in addresses:
+            lines[at] += f", !dereferenceable {_READABLE}, !align {_ALIGNED}"
+    head = function[0].removesuffix(body + "}")
+    head = head.replace("(ptr ", "(ptr align 8 dereferenceable(32) ", 1)
+    return head + "\n".join(lines) + "}"
 
 
 def _place_in(kind: str | None, place: re.Match[str]) -> str | None:
