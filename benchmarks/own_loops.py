@@ -48,6 +48,12 @@ PERIODIC = """for i in {range}(x.shape[0]):
                 x[(i + 1) % x.shape[0], j] + x[(i - 1) % x.shape[0], j]
                 + x[i, (j + 1) % x.shape[1]] + x[i, (j - 1) % x.shape[1]]
             )"""
+CLAMPED = """for i in {range}(x.shape[0]):
+        for j in range(x.shape[1]):
+            y[i, j] = {quarter} * (
+                x[{max}(i - 1, 0), j] + x[{min}(i + 1, x.shape[0] - 1), j]
+                + x[i, {max}(j - 1, 0)] + x[i, {min}(j + 1, x.shape[1] - 1)]
+            )"""
 SEVEN = """for i in {range}(1, x.shape[0] - 1):
         for j in range(1, x.shape[1] - 1):
             for k in range(1, x.shape[2] - 1):
@@ -93,6 +99,7 @@ WORKS: dict[str, tuple[str, str]] = {
     "the same, ti.ndrange": (EVERY + MEAN, INSIDE + MEAN),
     "the same, inside by if": (WHOLE + IF + MEAN,) * 2,
     "periodic mean": (PERIODIC, PERIODIC),
+    "clamped mean": (CLAMPED, CLAMPED),
     "seven points": (SEVEN, SEVEN),
     "line": (LINE, LINE),
     "the same, for i in x": (LINE.replace("{range}(x.shape[0])", "x"), LINE),
@@ -103,8 +110,8 @@ WORKS: dict[str, tuple[str, str]] = {
     "forces": (FORCES, FORCES),
 }
 NUMBERS = {"quarter": 0.25, "six": 6.0, "zero": 0.0, "half": 0.5, "one": 1.0}
-TAICHI = {"range": "range", "max": "ti.max", "sqrt": "ti.sqrt"}
-NUMBA = {"range": "nb.prange", "max": "max", "sqrt": "np.sqrt"}
+TAICHI = {"range": "range", "max": "ti.max", "min": "ti.min", "sqrt": "ti.sqrt"}
+NUMBA = {"range": "nb.prange", "max": "max", "min": "min", "sqrt": "np.sqrt"}
 
 
 def shapes(work: str, rng: random.Random) -> tuple[tuple[int, ...], tuple[int, ...]]:

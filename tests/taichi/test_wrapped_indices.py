@@ -94,15 +94,15 @@ OWN = "wrapped_by_tikgen"
 @pytest.mark.parametrize(
     ("loop", "code", "expected"),
     [
-        ("for i, j in x", "(i + 1) % n", f"{OWN}(i, 1, n)"),
+        ("for i, j in x", "(i + 1) % n", f"{OWN}(i, 1, x.shape[0])"),
         ("for i, j in x", "(j - 2) % x.shape[1]", f"{OWN}(j, -2, x.shape[1])"),
-        ("for i, j in x", "(m + j - 1) % m", f"{OWN}(j, -1, m)"),
+        ("for i, j in x", "(m + j - 1) % m", f"{OWN}(j, -1, x.shape[1])"),
         ("for i, j in x", "(i + n) % n", "i"),
         ("for i in range(count)", "(i + 4) % count", f"{OWN}(i, 4, count)"),
-        ("for i in range(2, n - 1)", "(i + 1) % n", f"{OWN}(i, 1, n)"),
+        ("for i in range(2, n - 1)", "(i + 1) % n", f"{OWN}(i, 1, x.shape[0])"),
         ("for i in range(SIX)", "(i - 1) % SIX", f"{OWN}(i, -1, SIX)"),
         ("for i in range(8)", "(i + 7) % 8", f"{OWN}(i, -1, 8)"),
-        ("for i, j in ti.ndrange(n, (1, m))", "(j + 1) % m", f"{OWN}(j, 1, m)"),
+        ("for i, j in ti.ndrange(n, (1, m))", "(j + 1) % m", f"{OWN}(j, 1, x.shape[1])"),
     ],
 )
 def test_a_remainder_of_an_index_is_changed(loop: str, code: str, expected: str) -> None:

@@ -28,6 +28,7 @@ from tikgen.taichi import (
     passes,
     row_loops,
     runtime,
+    split_loops,
     wrapped_indices,
 )
 
@@ -128,6 +129,8 @@ class StageHooks:
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
+            if impl.current_cfg().arch in (ti.x64, ti.arm64):
+                split_loops.rewrite(tree)
             if loop_nests.is_wanted(kernel, self._is_own):
                 loop_nests.rewrite(tree, context.global_vars)
                 block_sums.rewrite(tree, kernel, context.global_vars)

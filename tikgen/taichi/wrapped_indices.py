@@ -2,7 +2,9 @@
 
 A periodic neighbour is ``x[(i + 1) % n]``, or ``x[(i - 1 + n) % n]``. The division takes most of
 the time of such a loop, and LLVM vectorises none with one. Where a loop says that the index is in
-the same extent, it is wrapped around by comparisons, with the same results.
+the same extent, it is wrapped around by comparisons, with the same results. Indices that are
+clamped, as ``ti.max(i - 1, 0)`` and ``ti.min(i + 1, n - 1)``, are noted in the same way, for
+:mod:`~tikgen.taichi.split_loops`.
 """
 
 from __future__ import annotations
@@ -16,26 +18,30 @@ import taichi as ti
 from taichi.lang import impl
 
 # Others take names that begin with tikgen_ for loops that were changed already.
-_OWN = "wrapped_by_tikgen"
+WRAPPED, CLAMPED = "wrapped_by_tikgen", "clamped_by_tikgen"
+LEAST, MOST = "least_by_tikgen", "most_by_tikgen"
 # Each takes a comparison, which is less than a division up to here.
 _MOST_STEPS = 4
 
 
 def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
-    """Change the remainders in the tree of a kernel that wrap an index around.
+    """Change what wraps an index around or clamps it in the tree of a kernel.
 
     Args:
         tree: the tree, which is changed.
-        names: the names that Taichi finds in it; that of a function is added.
+        names: the names that Taichi finds in it; those of functions are added.
     """
     function = tree.body[0] if tree.body else None
     if not isinstance(function, ast.FunctionDef):
         return
-    if not any(isinstance(node, ast.Mod) for node in ast.walk(function)):
-        return
-    names[_OWN] = _wrapped
     _Wrapped(function, names).visit(function)
     ast.fix_missing_locations(tree)
+    names |= {WRAPPED: _wrapped, CLAMPED: _clamped, LEAST: ti.min, MOST: ti.max}
+
+
+def names() -> tuple[str, str]:
+    """Return the names of the functions of an index, a number that is added, and an extent."""
+    return WRAPPED, CLAMPED
 
 
 def _wrapped(index: Any, number: int, extent: Any) -> Any:
@@ -49,8 +55,13 @@ def _wrapped(index: Any, number: int, extent: Any) -> Any:
     return found
 
 
+def _clamped(index: Any, number: int, extent: Any) -> Any:
+    """Return ``index + number``, or the next number that is in the extent."""
+    return ti.max(index + number, 0) if number < 0 else ti.min(index + number, extent - 1)
+
+
 # Taichi warns where kernels call functions of other modules than its own.
-_wrapped.__module__ = f"taichi.{__name__}"
+_wrapped.__module__ = _clamped.__module__ = f"taichi.{__name__}"
 
 
 class _Wrapped(ast.NodeTransformer):
@@ -192,12 +203,45 @@ class _Wrapped(ast.NodeTransformer):
             number = (number + half) % int(extent) - half
         if self._extents.get(index) != extent or others or abs(number) > _MOST_STEPS:
             return node
-        end = ast.unparse(node.right)
-        code = f"{_OWN}({index}, {number}, {end})" if number else index
-        made = ast.parse(code, mode="eval").body
-        for each in ast.walk(made):
-            ast.copy_location(each, node)
-        return made
+        return _at(node, f"{WRAPPED}({index}, {number}, {extent})" if number else index)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:
+        """Change the extreme of an index of a loop and an end of its extent."""
+        self.generic_visit(node)
+        if _called(node, self._names) not in (ti.min, ti.max, min, max) or len(node.args) != 2:
+            return node
+        for moved, end in (node.args, node.args[::-1]):
+            found = self._clamped(_called(node, self._names) in (ti.min, min), moved, end)
+            if found:
+                return _at(node, found)
+        return node
+
+    def _clamped(self, is_least: bool, moved: ast.expr, end: ast.expr) -> str:
+        """Return the code of an index that is moved and clamped; nothing for others."""
+        if not isinstance(moved, ast.BinOp) or not isinstance(moved.left, ast.Name):
+            return ""
+        index, number = moved.left.id, moved.right
+        if not _is_number(number) or not (extent := self._extents.get(index)):
+            return ""
+        if not is_least:
+            is_end = isinstance(moved.op, ast.Sub) and ast.unparse(end) == "0"
+            return f"{CLAMPED}({index}, -{ast.unparse(number)}, {extent})" if is_end else ""
+        if not isinstance(end, ast.BinOp) or not isinstance(end.op, ast.Sub):
+            return ""
+        is_last = ast.unparse(end.right) == "1" and self._extent(end.left) == extent
+        is_moved_on = isinstance(moved.op, ast.Add)
+        return (
+            f"{CLAMPED}({index}, {ast.unparse(number)}, {extent})"
+            if is_last and is_moved_on
+            else ""
+        )
+
+
+def _at(node: ast.expr, code: str) -> ast.expr:
+    made = ast.parse(code, mode="eval").body
+    for each in ast.walk(made):
+        ast.copy_location(each, node)
+    return made
 
 
 def _sum_of(node: ast.expr) -> list[tuple[int, ast.expr]] | None:
