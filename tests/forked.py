@@ -8,7 +8,6 @@ do the tests of :mod:`tikgen.children`.
 from __future__ import annotations
 
 import contextlib
-import functools
 import gc
 import importlib
 import json
@@ -18,7 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import IO, Any
@@ -79,13 +78,13 @@ class Forked:
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
 
-    def communicate(self) -> tuple[str, None]:
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
         """Close its input, and wait for its end; return its output that nobody has read."""
         if self.stdin is not None:
             with contextlib.suppress(BrokenPipeError):
                 self.stdin.close()
         output = self.stdout.read()
-        self.wait()
+        self.wait(timeout)
         self.stdout.close()
         return output, None
 
@@ -130,8 +129,8 @@ class Server:
         return Forked(
             int(status.recv(32)),
             status,
-            open(stdin, "w", encoding="utf-8"),  # noqa: SIM115
-            open(stdout, encoding="utf-8"),  # noqa: SIM115
+            os.fdopen(stdin, "w", encoding="utf-8"),
+            os.fdopen(stdout, encoding="utf-8"),
         )
 
     def _start(self) -> socket.socket:
@@ -194,13 +193,16 @@ def serve() -> None:
     exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
 
 
-def _popen(server: Server, command: Sequence[str], **options: Any) -> Any:
-    """Start a child process of tikgen."""
+_server: Server | None = None
+
+
+def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **options: Any) -> Any:
+    """Start a process with pipes for input and output, forked where that comes to the same."""
     program, flag, *arguments = command
-    plain = program == sys.executable and flag == "-c" and not options["start_new_session"]
-    if not (plain and server.can_fork(options["env"])):
-        return subprocess.Popen(command, **options)
-    return server.fork(arguments, options["env"], options["stderr"].fileno(), Path.cwd())
+    plain = program == sys.executable and flag == "-c" and not options.get("start_new_session")
+    if _server is None or not (plain and _server.can_fork(env)):
+        return subprocess.Popen(command, stderr=stderr, env=env, **options)
+    return _server.fork(arguments, env, stderr.fileno(), Path.cwd())
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -212,9 +214,13 @@ def pytest_configure(config: pytest.Config) -> None:
 class _Forking:
     """Has children of tests be forked, but for those of the room that starts them."""
 
-    @functools.cached_property
-    def server(self) -> Server:
-        return Server()
+    @pytest.fixture(scope="session", autouse=True)
+    def _forking_server(self) -> Iterator[None]:
+        global _server
+        _server = Server()
+        yield
+        _server.close()
+        _server = None
 
     @pytest.fixture(autouse=True)
     def _forked_children(
@@ -223,10 +229,5 @@ class _Forking:
         from tikgen.children import process
 
         if request.node.path.parent.name != "children":
-            popen = functools.partial(_popen, self.server)
             names = {**vars(subprocess), "Popen": popen}
             monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
-
-    def pytest_unconfigure(self) -> None:
-        if "server" in vars(self):
-            self.server.close()
