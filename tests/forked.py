@@ -17,6 +17,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,6 +98,7 @@ class Server:
 
         self.variables, self._path = safe_path.environment(), safe_path.importable()
         self._socket: socket.socket | None = None
+        self._starting = threading.Lock()
 
     def can_fork(self, variables: dict[str, str]) -> bool:
         """Return whether a child with these variables imports what the server did."""
@@ -114,8 +116,9 @@ class Server:
             stderr: the file to which its errors go.
             folder: its working directory.
         """
-        if self._socket is None:
-            self._socket = self._start()
+        with self._starting:
+            if self._socket is None:
+                self._socket = self._start()
         given, stdin = os.pipe()
         stdout, taken = os.pipe()
         status, reported = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -205,29 +208,30 @@ def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **o
     return _server.fork(arguments, env, stderr.fileno(), Path.cwd())
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    is_wanted = config.getoption("some") and "COVERAGE_RUN" not in os.environ
-    if is_wanted and not config.getoption("quick"):
-        config.pluginmanager.register(_Forking())
+def fork_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have child processes of tikgen be forked."""
+    from tikgen.children import process
+
+    names = {**vars(subprocess), "Popen": popen}
+    monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
 
 
-class _Forking:
-    """Has children of tests be forked, but for those of the room that starts them."""
-
-    @pytest.fixture(scope="session", autouse=True)
-    def _forking_server(self) -> Iterator[None]:
-        global _server
+@pytest.fixture(scope="session", autouse=True)
+def _forking_server(pytestconfig: pytest.Config) -> Iterator[None]:
+    global _server
+    given = pytestconfig.getoption
+    if given("some") and not given("quick") and "COVERAGE_RUN" not in os.environ:
         _server = Server()
-        yield
+    yield
+    if _server is not None:
         _server.close()
-        _server = None
+    _server = None
 
-    @pytest.fixture(autouse=True)
-    def _forked_children(
-        self, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        from tikgen.children import process
 
-        if request.node.path.parent.name != "children":
-            names = {**vars(subprocess), "Popen": popen}
-            monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have children be forked, but for those of the tests of how they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        if _server is not None and request.node.path.parent.name != "children":
+            fork_children(patch)
+        yield
