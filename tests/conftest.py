@@ -28,7 +28,7 @@ settings.load_profile("tikgen")
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
 MACHINE_CODE = COMPILED.with_name("code")
 # Rooms whose tests compile most, and do not ask what was compiled.
-_SHARING = frozenset({"expression", "program", "templates"})
+_SHARING = frozenset({"expression", "grid", "program", "scaling", "templates"})
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
 # sets it for child processes where os.environ does not show it.
