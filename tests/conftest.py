@@ -18,14 +18,17 @@ from hypothesis import settings
 if TYPE_CHECKING:
     from tikgen.verification.process import ArchProcess
 
-pytest_plugins = ["quick", "some_cases"]
+pytest_plugins = ["quick", "some_cases", "forked"]
 # How long an example takes says how busy the machine is. The rest stays as hypothesis chose it,
 # which has settings of its own for CI.
 settings.register_profile("tikgen", settings(), deadline=None)
 settings.load_profile("tikgen")
 
-# What Taichi compiled for the tests; later runs take it from there.
+# What Taichi and LLVM compiled for the tests; later runs take it from there.
 COMPILED = Path(__file__).parents[1] / ".pytest_cache" / "compiled"
+MACHINE_CODE = COMPILED.with_name("code")
+# Rooms whose tests compile most, and do not ask what was compiled.
+_SHARING = frozenset({"expression", "grid", "program", "scaling", "templates"})
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 # What is piped has whole lines without it. Some shells export it; readline, which pytest imports,
 # sets it for child processes where os.environ does not show it.
@@ -57,6 +60,20 @@ def _own_store(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         del os.environ["TIKGEN_CACHE_DIR"]
     else:
         os.environ["TIKGEN_CACHE_DIR"] = before
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _shared_code(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, _own_store: Path
+) -> Iterator[None]:
+    """Let runs share machine code: its key has all that it depends on."""
+    with pytest.MonkeyPatch.context() as patch:
+        if request.path.parent.name in _SHARING:
+            folder = tmp_path_factory.mktemp("store")
+            MACHINE_CODE.mkdir(parents=True, exist_ok=True)
+            (folder / "code").symlink_to(MACHINE_CODE)
+            patch.setenv("TIKGEN_CACHE_DIR", str(folder))
+        yield
 
 
 @pytest.fixture(autouse=True)

@@ -430,6 +430,7 @@ def write_headers(folder: Path, manifest: m.Manifest) -> None:
         (folder / path).write_text(text)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("language", ["c", "c++"])
 @pytest.mark.parametrize("kind", ["hostile", "wordy", "empty"])
 def test_headers_compile_whatever_the_names(language: str, kind: str, tmp_path: Path) -> None:

@@ -66,6 +66,7 @@ def objects(bundle: tikgen.aot.Bundle) -> list[Path]:
     return [bundle.path / path for path in objects_in(bundle.manifest, host_arch())]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("standard", ["c99", "c11"])
 def test_the_library_passes_its_checks_in_c(
     standard: str, shared: tikgen.aot.Bundle, tmp_path: Path

@@ -31,6 +31,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("number", range(COMMANDS.count("$ gcc")))
 def test_the_program_in_c_runs_as_printed(number: int, folder: Path) -> None:
     (folder / "main.c").write_text(PLAIN)

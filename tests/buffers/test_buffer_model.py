@@ -238,6 +238,6 @@ def test_buffers_agree_with_their_model(ti_arch: str) -> None:
     run_state_machine_as_test(  # type: ignore[no-untyped-call]
         Buffers,
         settings=settings(
-            max_examples=examples(15, 5), stateful_step_count=30, deadline=None, database=None
+            max_examples=examples(15, 3), stateful_step_count=30, deadline=None, database=None
         ),
     )

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+
+import forked
+from tikgen.children import safe_path
 
 # What each command prints goes to files, so that it finds no terminal, as in a pipe. Each runs in
 # a folder of its own unless all share one, and with variables of its own.
@@ -71,16 +74,21 @@ def run_cli(
             strict=True,
         )
     ]
-    process = subprocess.run(
-        [sys.executable, "-c", PROGRAM.format(results=str(results)), json.dumps(given)],
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    errors = "".join(path.read_text() for path in sorted(results.glob("*.errors")))
-    assert process.returncode == 0, process.stderr + errors
+    with tempfile.TemporaryFile() as said:
+        process = forked.popen(
+            [sys.executable, "-c", PROGRAM.format(results=str(results)), json.dumps(given)],
+            env={**safe_path.environment(), **environment},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=said,
+            text=True,
+        )
+        process.communicate(timeout=300)
+        said.seek(0)
+        errors = said.read().decode() + "".join(
+            path.read_text() for path in sorted(results.glob("*.errors"))
+        )
+    assert process.returncode == 0, errors
     return [
         Done(
             *((results / f"{number}.{name}").read_text() for name in ("output", "errors")),

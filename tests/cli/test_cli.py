@@ -154,6 +154,7 @@ def test_a_wrong_option_is_told_in_words(arguments: tuple[str, ...], message: st
     assert "Input should" not in text
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

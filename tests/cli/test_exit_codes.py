@@ -80,6 +80,7 @@ def test_each_command_that_takes_a_template_is_tried() -> None:
     assert named == of_none | OF_TEMPLATES.keys()
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("command", OF_TEMPLATES)
 @pytest.mark.parametrize(
     ("template", "problem"),

@@ -49,6 +49,7 @@ def outcome(*words: str, closed: tuple[int, ...] = (), stdout: int = subprocess.
     return " ".join([str(done.returncode), *(done.stdout or "").split(), *done.stderr.split()])
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("closed", [(1,), (2,), (0, 1, 2)], ids=str)
 @pytest.mark.parametrize(("word", "code"), [("transpose", OK), ("nothere", MISUSED)])
 def test_a_command_works_with_closed_streams(word: str, code: int, closed: tuple[int, ...]) -> None:
@@ -63,6 +64,7 @@ def test_a_table_is_printed_to_no_stream() -> None:
     assert outcome("list", closed=(1,)) == str(OK)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("words", ["list", "render transpose", "--version", "--help"])
 def test_a_reader_that_has_stopped_ends_the_command_in_silence(words: str) -> None:
     reading, writing = os.pipe()

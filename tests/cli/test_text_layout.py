@@ -72,6 +72,7 @@ def output_of(*arguments: str, columns: int | None) -> str:
     return result.output
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     "command",
     [

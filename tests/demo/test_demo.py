@@ -69,6 +69,7 @@ def test_a_wrong_result_is_not_ok() -> None:
     assert not DemoResult(**right | {"error_to_numpy": float("nan")}).ok
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("steps", ["1", pytest.param("25", marks=pytest.mark.slow)])
 def test_the_demo_runs_agrees_and_draws(tmp_path: Path, steps: str, ti_arch: str) -> None:
     done = demo(ti_arch, "--n", "16", "--steps", steps, "--output", "heat.png", cwd=tmp_path)

@@ -98,7 +98,7 @@ def test_a_later_ti_init_finds_the_code_and_needs_no_compiler(kernel: Any) -> No
 
 
 @settings(
-    max_examples=examples(15, 8),
+    max_examples=examples(15, 5),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

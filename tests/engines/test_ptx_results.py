@@ -67,6 +67,7 @@ def launch_as_taichi(text: str, kinds: list[Any], values: list[Any], folder: Pat
         getattr(made, name)(ctypes.byref(passed), int(block), blocks)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(("name", "kinds", "shapes"), WORKS)
 def test_results_have_the_same_bits(
     monkeypatch: pytest.MonkeyPatch,

@@ -219,6 +219,7 @@ def test_verification_names_its_engine() -> None:
             tikgen.verify("map", engine=option, archs=("cpu",))
 
 
+@pytest.mark.some
 @pytest.mark.skipif(ARCH != "cpu", reason="the same on every arch")
 @pytest.mark.parametrize(
     ("wanted", "said"),

@@ -9,6 +9,7 @@ import pytest
 import ranks
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("how", "told"),
     [

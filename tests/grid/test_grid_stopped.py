@@ -77,6 +77,7 @@ STOPS = [
 ]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("how", "first", "second", "halo", "name"),
     [

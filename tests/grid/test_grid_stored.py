@@ -8,15 +8,16 @@ import pytest
 
 import ranks
 
-# Numbers of processes, and of grids: in each run that with weights, and that with idle processes.
-SOME = ((1, 3), (1, 3))
+# Numbers of processes, and of grids: with weights, and with idle processes.
+FEW = [((1, 3), (1,)), ((1, 3), (3,))]
 ALL = [(tuple(range(1, count + 1)), (0, 1, 2, 3)) for count in (3, 4)]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("counts", "grids"),
-    [SOME, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL)],
-    ids=("some", "three", "four"),
+    [*FEW, *(pytest.param(*each, marks=pytest.mark.slow) for each in ALL)],
+    ids=("weights", "idle", "three", "four"),
 )
 def test_stores_are_read_by_any_number_of_processes(
     counts: tuple[int, ...], grids: tuple[int, ...], tmp_path: Path

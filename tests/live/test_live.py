@@ -44,6 +44,7 @@ def added(module: types.ModuleType, base: float = 2.0) -> float:
     return float(found)
 
 
+@pytest.mark.once
 def test_the_documentation_runs_as_printed(ti_arch: str, tmp_path: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "live.md").read_text(encoding="utf-8")
     section = page.split("\n## Hot reload\n")[1].split("\n## ")[0]

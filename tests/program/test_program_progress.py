@@ -31,6 +31,7 @@ def test_a_step_moves_the_bytes_of_its_kernels() -> None:
     assert costs.bytes_a_step(unknown._plan) is None
 
 
+@pytest.mark.once
 def test_a_run_shows_a_bar(monkeypatch: pytest.MonkeyPatch) -> None:
     shown = io.StringIO()
 

@@ -83,6 +83,7 @@ def test_settling_moves_values_into_the_arrays_of_their_names(native: bool) -> N
     assert (made["u"] == other["u"]).all()
 
 
+@pytest.mark.once
 @stepped
 def test_another_process_goes_on_from_a_checkpoint_bit_for_bit(
     native: bool, tmp_path: Path

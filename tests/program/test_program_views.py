@@ -87,7 +87,7 @@ def do(part: Any, arrays: dict[str, Any]) -> None:
         arrays[a], arrays[b] = arrays[b], arrays[a]
 
 
-@settings(max_examples=examples(60, 25))
+@settings(max_examples=examples(60, 12))
 @given(steps, st.integers(0, 4))
 def test_views_of_one_memory(listed: list[Any], count: int) -> None:
     parts = [*listed, *TAKEN]

@@ -206,6 +206,7 @@ def test_an_array_that_is_only_read_keeps_its_values(tmp_path: Path) -> None:
         program(fixed=other).load(tmp_path / "run.zarr")
 
 
+@pytest.mark.once
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs processes that share memory")
 def test_a_save_killed_at_any_point_leaves_a_whole_store(
     tmp_path: Path, rng: np.random.Generator, monkeypatch: pytest.MonkeyPatch

@@ -118,14 +118,14 @@ def do(tree: Any, values: dict[str, Any], step: int) -> None:
 
 
 @stepped
-@settings(max_examples=examples(40, 15) if ARCH == "cpu" else 4)
+@settings(max_examples=examples(40, 8) if ARCH == "cpu" else 4)
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 5))
 def test_random_programs(native: bool, listed: list[Any], first: int, second: int) -> None:
     check(native, listed, first, second)
 
 
 @pytest.mark.skipif(ARCH != "cpu", reason="cuda has graphs")
-@settings(max_examples=examples(40, 15))
+@settings(max_examples=examples(40, 8))
 @given(st.lists(trees, min_size=1, max_size=5), st.integers(0, 5), st.integers(0, 600))
 def test_random_programs_as_graphs(listed: list[Any], first: int, second: int) -> None:
     with graphs_on_cpu():

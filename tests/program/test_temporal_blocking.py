@@ -21,7 +21,7 @@ pytestmark = pytest.mark.usefixtures("ti_arch")
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="blocks are instructions for native code")
 
 
-@settings(max_examples=examples(100, 40))
+@settings(max_examples=examples(100, 20))
 @given(st.data())
 def test_stages_find_what_they_read_and_leave_what_others_need(data: st.DataObject) -> None:
     """Sums over a reach, wide or none, from any array into any other, are those of whole steps."""

@@ -9,6 +9,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import forked
+from tikgen.children import safe_path
+
 # Each runs in a folder of its own, as ``python page.py`` would there, and prints into a file.
 RUN = """
 import os, runpy, sys, traceback
@@ -60,14 +63,15 @@ class Programs:
         self._programs = programs
         self._folder = folder
         self._ran: dict[str, Ran] = {}
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", RUN],
-            env={**os.environ, **(environment or {})},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            text=True,
-        )
+        with Path(os.devnull).open("wb") as nothing:
+            self._process = forked.popen(
+                [sys.executable, "-c", RUN],
+                env={**safe_path.environment(), **(environment or {})},
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=nothing,
+                text=True,
+            )
 
     def __enter__(self) -> Programs:
         return self

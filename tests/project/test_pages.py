@@ -69,6 +69,7 @@ def assert_as_printed(page: str, ran: Programs) -> None:
         assert line in printed or line == "the same in NumPy"
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("page", ["index", "start", "engines", "programs", "grids"])
 def test_the_programs_of_a_page_run_as_printed(page: str, ran: Programs) -> None:
     assert_as_printed(page, ran)
@@ -79,6 +80,7 @@ def test_the_page_of_concepts_shows_kernels_that_nobody_has_compiled(tmp_path: P
         assert_as_printed("concepts", alone)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("page", ["equations", "equation"])
 def test_equations_run_as_printed_and_mistakes_are_quoted(page: str, ran: Programs) -> None:
     assert_as_printed(page, ran)
@@ -101,6 +103,7 @@ def test_equations_of_sympy_run_as_printed(ran: Programs) -> None:
     assert set(promised(PROGRAMS["sympy"])) <= set(printed.splitlines())
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("index", range(len(blocks("gallery.md"))))
 def test_a_program_of_the_gallery_draws_its_picture(index: int, ran: Programs) -> None:
     assert not re.search(r"range\(\d{3,}\):", PROGRAMS[f"gallery-{index}"])

@@ -36,7 +36,7 @@ def test_kernel(ti_arch): pass
 def test_a_quick_run_leaves_out_kernels_and_processes(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()
-    for name in ("conftest.py", "quick.py", "some_cases.py"):
+    for name in ("conftest.py", "quick.py", "some_cases.py", "forked.py"):
         (tests / name).write_text((ROOT / "tests" / name).read_text())
     (tests / "test_processes.py").write_text("import subprocess\n\ndef test_child(): pass\n")
     (tests / "test_some.py").write_text(TESTS.replace("import subprocess, sys\n", ""))

@@ -25,6 +25,7 @@ POLICIES = ("block", "reject", "drop_oldest", "drop_newest")
 MANY = 200_000
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("policy", POLICIES)
 def test_200_000_messages_against_a_slow_consumer(policy: str, rng: np.random.Generator) -> None:
     handled: list[int] = []

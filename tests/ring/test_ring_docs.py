@@ -198,6 +198,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     "page",
     [

@@ -197,6 +197,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.some
 @stays
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize("is_interrupted", [True, False])

@@ -58,6 +58,7 @@ def finished(child: subprocess.Popen[str]) -> tuple[int, str, str]:
     return child.returncode, out, errors
 
 
+@pytest.mark.some
 @stays
 @pytest.mark.parametrize(
     ("text", "code", "told"),
@@ -77,6 +78,7 @@ def test_a_ring_does_not_change_how_a_process_ends(text: str, code: int, told: s
     assert told or not errors
 
 
+@pytest.mark.some
 @stays
 @pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ring_samples import Note, error_of, started, swallow, turns, until
+from some_cases import examples
 from tikgen.ring import RingKernelRuntime
 from tikgen.ring.actors.queues import Envelope, Inbox, Outbox
 from tikgen.ring.actors.waiting import Line, Waiters
@@ -25,7 +26,7 @@ MOVES = st.lists(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150, 50), deadline=None)
 @given(MOVES)
 def test_an_output_queue_keeps_messages_and_blocks_in_order(moves: list[tuple[str, int]]) -> None:
     outbox, model, number = Outbox(10), deque[int](), 0
@@ -58,7 +59,7 @@ QUEUED = st.lists(
 )
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200, 60), deadline=None)
 @given(QUEUED, st.sampled_from([None, 1e-9, 1e-8, 1e-7]))
 def test_an_inbox_agrees_with_a_model_of_ageing(
     moves: list[tuple[str, int, int]], ageing: float | None
@@ -101,7 +102,7 @@ def test_an_inbox_agrees_with_a_model_of_ageing(
     assert sum(envelope.count for envelope in inbox.drain()) == len(model)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100, 40), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 7), st.sampled_from("wcx")), max_size=30))
 def test_a_wake_up_is_never_lost_when_waiters_are_cancelled(moves: list[tuple[int, str]]) -> None:
     async def main() -> None:
@@ -196,7 +197,7 @@ def test_the_cost_of_waiting_senders_is_linear(how: str) -> None:
     assert many < 1.5 * few + 1, f"each of 1,600 costs {many:g} looks, each of 200 costs {few:g}"
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100, 40), deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 9), st.sampled_from("ewwcr")), max_size=60))
 def test_a_line_wakes_waiters_by_number(moves: list[tuple[int, str]]) -> None:
     """Enter, wake the first, cancel, come back; the model holds the numbers of the waiters."""

@@ -189,6 +189,7 @@ def test_a_fit_finds_what_messages_cost(seed: int) -> None:
     assert odd.bandwidth > 1e15 and 0 <= odd.message < 1e-12 and 0 <= odd.run < 1e-15
 
 
+@pytest.mark.once
 def test_tables_and_pictures(tmp_path: Path) -> None:
     found = predict(heat((64, 64, 64)), [2, 16, 10_000], NET, machine())
     text = str(found)

@@ -92,6 +92,7 @@ def test_the_first_launch_belongs_to_the_thread_that_called_ti_init() -> None:
     assert out.count("ran") == 1
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("imports", "asks"), [("tikgen, taichi", False), ("taichi, tikgen", False), ("taichi", True)]
 )

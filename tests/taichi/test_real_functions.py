@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH, init_taichi
+from some_cases import examples
 from tikgen.errors import KernelCompileError
 from tikgen.live import Loader
 from tikgen.live.rebuilding import rebuild
@@ -165,7 +166,7 @@ def made_of_three(kernel: Callable[[Any], Any]) -> float:
 
 
 @settings(
-    max_examples=int(os.environ.get("TIKGEN_EXAMPLES", "6")),
+    max_examples=int(os.environ.get("TIKGEN_EXAMPLES", examples(6, 2))),
     deadline=None,
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from tikgen.taichi import row_loops
 
 pytestmark = [pytest.mark.arch, pytest.mark.skipif(ARCH != "cpu", reason="they are for cpu")]
@@ -69,7 +70,7 @@ def test_each_element_is_computed_once(ndim: int, over: str, ti_arch: str) -> No
     kernel = kernel_of(ndim, loop, f"y[{own}] += x[{own}] + {linear}")
     assert is_rewritten(kernel)
 
-    @settings(max_examples=40)
+    @settings(max_examples=examples(40, 15))
     @given(st.data())
     def compare(data: st.DataObject) -> None:
         long = data.draw(st.sampled_from([1, 2, 3, 511, 512, 513, 514, 515, 1024, 2000]))

@@ -71,7 +71,7 @@ def means_the_same(variant: Variant, name: str) -> bool:
 
 @pytest.mark.parametrize("name", BUILT_IN)
 @settings(
-    max_examples=examples(20, 7),
+    max_examples=examples(20, 3),
     deadline=None,
     database=None,
     suppress_health_check=list(HealthCheck),

@@ -20,6 +20,7 @@ UNFOLDED = re.compile(r" [+-] \d+ [+-] \d+(?![\w.]| [*/%])")
 COUNT = examples(20, 7)
 
 
+@pytest.mark.some
 @pytest.mark.once
 @pytest.mark.parametrize("arch", ["cpu", "vulkan"])
 @pytest.mark.parametrize("name", tikgen.list_templates())

@@ -136,6 +136,7 @@ def test_default_schedule(dtype: str, ti_arch: str, rng: np.random.Generator) ->
         check_product(kernel, draw(kernel, sizes, rng), 3, -2)
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("arch", ["cpu", "cuda", "vulkan"])
 @pytest.mark.parametrize("dtype", ["f32", "f64"])
 @pytest.mark.parametrize(

@@ -91,6 +91,7 @@ def over(boundary: dict[str, Any], letter: str) -> bool:
     return bool(boundary[letter] == tikgen.dirichlet("over_face"))
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("arch", ["cpu", "cuda"])
 @pytest.mark.parametrize("boundary", ["periodic", "zero"])
 @pytest.mark.parametrize(("text", "params"), [*TEXTS, ("v = v + lap(u)", {}), LINE], ids=str)

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 import tikgen
 from comparing import assert_near
 from conftest import ARCH
+from some_cases import examples
 from tikgen.errors import CompileBudgetExceeded, ParameterError
 from tikgen.pipeline.budget import check_budget, operations
 
@@ -95,7 +96,7 @@ def test_by_default_long_texts_take_seconds_to_compile(boundary: Any) -> None:
 
 @pytest.mark.skipif(ARCH == "cpu", reason="threads of cpu take rows")
 @pytest.mark.parametrize(("text", "params"), TEXTS, ids=str)
-@settings(max_examples=3, deadline=None, suppress_health_check=list(HealthCheck))
+@settings(max_examples=examples(3, 1), deadline=None, suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_they_compute_the_same(text: str, params: dict[str, Any], ti_arch: str, data: Any) -> None:
     items = data.draw(st.sampled_from((2, 4, 8)))

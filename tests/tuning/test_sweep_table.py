@@ -141,6 +141,7 @@ def test_to_pandas(result: SweepResult) -> None:
     assert frame.groupby("dtype")["seconds"].min()["f32"] == result.best()["seconds"]
 
 
+@pytest.mark.some
 @pytest.mark.parametrize(
     ("x", "y", "hue"),
     [

@@ -52,6 +52,7 @@ def tuned(template: Template, **settings):
     return tune(template, **({"shape": (4096,), "arch": "cpu", "budget": "full"} | settings))
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("seed", range(20))
 def test_noise_alone_never_beats_the_default(
     scaled: Template, monkeypatch: pytest.MonkeyPatch, seed: int

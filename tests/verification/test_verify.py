@@ -14,6 +14,7 @@ import pytest
 
 import tikgen
 from mutants import CODE, MUTANTS, SMALL, TEXT, WEIGHT, WHOLE, Mutant
+from some_cases import examples
 from tikgen import Template
 from tikgen.errors import ParameterError, TemplateError, UnknownTemplate, VerificationError
 from tikgen.verification import Case, Report, verify
@@ -25,7 +26,7 @@ ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
 def verify_briefly(template, folder: Path, **settings) -> Report:
     """Verify with settings for a test: one arch, no shrinking, scripts in a folder."""
-    defaults = {"archs": (ARCH,), "max_examples": 40, "seed": 1, "shrink_seconds": 0}
+    defaults = {"archs": (ARCH,), "max_examples": examples(40, 15), "seed": 1, "shrink_seconds": 0}
     return verify(template, **(defaults | settings), scripts=folder / "scripts")
 
 
@@ -164,6 +165,7 @@ def test_the_quick_mistakes_exist():
     assert names >= {(name, defect) for name, defects in QUICK.items() for defect in defects}
 
 
+@pytest.mark.some
 @pytest.mark.parametrize("mutant", MUTANTS, ids=str)
 def test_what_a_mutant_replaces_still_stands_in_its_template(tmp_path, mutant):
     mutant.make(tmp_path)

@@ -1,0 +1,237 @@
+"""Forks child processes from one that has imported Taichi and tikgen, with ``--some``.
+
+These imports outlast what most children do in a test. Their input, output, folder and variables
+are as of any start, and so is their end. ``make verify`` starts every process as users do, and so
+do the tests of :mod:`tikgen.children`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import importlib
+import json
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from types import SimpleNamespace
+from typing import IO, Any
+
+import pytest
+
+# Children import these as ``__main__``, and so they are forgotten once what they need is there.
+_MAIN = (
+    "tikgen.verification.worker",
+    "tikgen.tuning.worker",
+    "tikgen.aot.exporting.export_child",
+    "tikgen.aot.exporting.proof_child",
+    "tikgen.lifecycle.ir_child",
+)
+_NEEDED = ("llvmlite.binding", "tikgen.cli.app", "tikgen.verification.run")
+# Variables that nothing reads while it is imported.
+_FREE = frozenset({"PYTEST_CURRENT_TEST", "TIKGEN_CACHE_DIR", "TIKGEN_TEMPLATE_PATH"})
+_MOST_BYTES = 1 << 17
+
+
+class Forked:
+    """A process that was forked; what :class:`subprocess.Popen` has, as far as it is needed.
+
+    Args:
+        pid: its number.
+        status: where its exit status will come from.
+        stdin: its input.
+        stdout: its output.
+    """
+
+    def __init__(
+        self, pid: int, status: socket.socket, stdin: IO[str] | None, stdout: IO[str]
+    ) -> None:
+        self.pid, self.stdin, self.stdout = pid, stdin, stdout
+        self.returncode: int | None = None
+        self._status = status
+
+    def poll(self) -> int | None:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            self.wait(0)
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if self.returncode is None:
+            if not select.select([self._status], [], [], timeout)[0]:
+                raise subprocess.TimeoutExpired(str(self.pid), timeout or 0)
+            self.returncode = os.waitstatus_to_exitcode(int(self._status.recv(32)))
+            self._status.close()
+        return self.returncode
+
+    def send_signal(self, number: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, None]:
+        """Close its input, and wait for its end; return its output that nobody has read."""
+        if self.stdin is not None:
+            with contextlib.suppress(BrokenPipeError):
+                self.stdin.close()
+        output = self.stdout.read()
+        self.wait(timeout)
+        self.stdout.close()
+        return output, None
+
+
+class Server:
+    """The process that is forked, started when it is first needed."""
+
+    def __init__(self) -> None:
+        from tikgen.children import safe_path
+
+        self.variables, self._path = safe_path.environment(), safe_path.importable()
+        self._socket: socket.socket | None = None
+        self._starting = threading.Lock()
+
+    def can_fork(self, variables: dict[str, str]) -> bool:
+        """Return whether a child with these variables imports what the server did."""
+        differing = set(variables.items()) ^ set(self.variables.items())
+        return {name for name, _ in differing} <= _FREE
+
+    def fork(
+        self, arguments: Sequence[str], variables: dict[str, str], stderr: int, folder: Path
+    ) -> Forked:
+        """Return a process that does what ``python -c TEXT ...`` does.
+
+        Args:
+            arguments: the text, and further arguments.
+            variables: its environment.
+            stderr: the file to which its errors go.
+            folder: its working directory.
+        """
+        with self._starting:
+            if self._socket is None:
+                self._socket = self._start()
+        given, stdin = os.pipe()
+        stdout, taken = os.pipe()
+        status, reported = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        request = {"arguments": arguments, "variables": variables, "folder": str(folder)}
+        socket.send_fds(
+            self._socket, [json.dumps(request).encode()], [given, taken, stderr, reported.fileno()]
+        )
+        for end in (given, taken):
+            os.close(end)
+        reported.close()
+        return Forked(
+            int(status.recv(32)),
+            status,
+            os.fdopen(stdin, "w", encoding="utf-8"),
+            os.fdopen(stdout, encoding="utf-8"),
+        )
+
+    def _start(self) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        text = f"import sys; sys.path[:] = {self._path!r}; import forked; forked.serve()"
+        subprocess.Popen(
+            [sys.executable, "-c", text, str(theirs.fileno())],
+            stdin=subprocess.DEVNULL,
+            env=self.variables,
+            pass_fds=[theirs.fileno()],
+        )
+        theirs.close()
+        return ours
+
+    def close(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+
+
+def serve() -> None:
+    """Fork until the other side is gone; return in each child, which has the rest to do."""
+    for name in (*_MAIN, *_NEEDED):
+        importlib.import_module(name)
+    for name in _MAIN:
+        del sys.modules[name]
+    gc.collect()
+    gc.freeze()
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+    interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    requests = socket.socket(fileno=int(sys.argv[1]))
+    while True:
+        content, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 4)
+        if not content:
+            return
+        if not os.fork():
+            break
+        for file in files:
+            os.close(file)
+    # This process waits for the child: the server need not.
+    requests.close()
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    status = socket.socket(fileno=files.pop())
+    if child := os.fork():
+        for file in files:
+            os.close(file)
+        status.send(str(child).encode())
+        status.send(str(os.waitpid(child, 0)[1]).encode())
+        os._exit(0)
+    status.close()
+    signal.signal(signal.SIGINT, interrupt)
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    request = json.loads(content)
+    os.environ.clear()
+    os.environ.update(request["variables"])
+    os.chdir(request["folder"])
+    text, *arguments = request["arguments"]
+    sys.argv = ["-c", *arguments]
+    exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+
+
+_server: Server | None = None
+
+
+def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **options: Any) -> Any:
+    """Start a process with pipes for input and output, forked where that comes to the same."""
+    program, flag, *arguments = command
+    plain = program == sys.executable and flag == "-c" and not options.get("start_new_session")
+    if _server is None or not (plain and _server.can_fork(env)):
+        return subprocess.Popen(command, stderr=stderr, env=env, **options)
+    return _server.fork(arguments, env, stderr.fileno(), Path.cwd())
+
+
+def fork_children(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have child processes of tikgen be forked."""
+    from tikgen.children import process
+
+    names = {**vars(subprocess), "Popen": popen}
+    monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _forking_server(pytestconfig: pytest.Config) -> Iterator[None]:
+    global _server
+    given = pytestconfig.getoption
+    if given("some") and not given("quick") and "COVERAGE_RUN" not in os.environ:
+        _server = Server()
+    yield
+    if _server is not None:
+        _server.close()
+    _server = None
+
+
+@pytest.fixture(autouse=True)
+def _forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Have children be forked, but for those of the tests of how they start."""
+    with pytest.MonkeyPatch.context() as patch:
+        if _server is not None and request.node.path.parent.name != "children":
+            fork_children(patch)
+        yield
