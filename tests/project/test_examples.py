@@ -52,7 +52,6 @@ def quick(script: Path) -> str:
     return text.replace(size, smaller) if size else text
 
 
-@pytest.mark.some
 @pytest.mark.parametrize(
     "name",
     [

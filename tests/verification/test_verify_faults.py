@@ -27,7 +27,6 @@ def check(tmp_path, one_process):
     return functools.partial(verify_briefly, folder=tmp_path)
 
 
-@pytest.mark.some
 @pytest.mark.parametrize("statement", ["os.abort()", "time.sleep(3600)", "x[len(x)]"])
 def test_evidence_of_a_kernel_is_withdrawn_when_it_crashes_hangs_or_raises(
     check, tmp_path, statement
