@@ -265,6 +265,19 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     assert ("offline cache" in str(failure)) is has_cache
 
 
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_a_fault_with_or_without_fast_math_is_found(check, tmp_path, fast_math):
+    wrong = f"(ti.lang.impl.current_cfg().fast_math == {fast_math})"
+    code = "import taichi as ti\n" + TWICE_CODE.replace(BEFORE, f"return {wrong} + 2 *")
+    template = make_template(tmp_path, f"strict{fast_math}", TWICE_TEXT, code)
+    failure = failure_of(check(template, max_examples=4))
+    assert failure.case.fast_math is fast_math
+    assert f"fast_math={fast_math}" in failure.script.read_text()
+    assert ("without fast math" in str(failure)) is not fast_math
+    found = tikgen.build(template, shape=failure.case.shape, **failure.case.params).evidence
+    assert not found or any(fast_math in each.fast_math for each in found)
+
+
 @pytest.mark.parametrize("does_again", [False, True])
 def test_a_failure_that_is_not_drawn_again_is_reported(check, tmp_path, does_again):
     draws = method("adjust", "calls.append(1)\n        return drawn | {'dtype': DTYPE}")

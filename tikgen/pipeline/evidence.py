@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import importlib.metadata
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from itertools import product
 from typing import Any
 
@@ -39,6 +39,7 @@ class Evidence:
         mutants: number of mutants that the verification killed, and of all that it tried; empty
             if it tried none.
         engine: what launched the kernel.
+        fast_math: the values that this option of ``ti.init`` had in launches.
     """
 
     digest: str
@@ -55,6 +56,7 @@ class Evidence:
     never_varied: Sequence[str] = ()
     mutants: Sequence[int] = ()
     engine: str = engines.TAICHI
+    fast_math: Sequence[bool] = (True,)
 
 
 @dataclass
@@ -65,9 +67,11 @@ class Tally:
     passed: bool = True
     examples: int = 0
     worst: float = 0.0
+    fast_math: set[bool] = field(default_factory=set)
 
-    def add(self, passed: bool, worst: float) -> None:
-        """Add the result of one launch."""
+    def add(self, passed: bool, worst: float, fast_math: bool = True) -> None:
+        """Add the result of one launch, with or without fast math."""
+        self.fast_math.add(fast_math)
         self.passed = self.passed and passed
         self.examples += 1
         self.worst = max(self.worst, worst)
@@ -101,6 +105,7 @@ def keep(
             never_varied=tuple(never_varied),
             mutants=tuple(mutants),
             engine=engine,
+            fast_math=tuple(sorted(tally.fast_math)) or (True,),
         )
         store.write(KIND, _key(digest, arch, engine), asdict(evidence))
 
