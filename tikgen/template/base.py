@@ -88,6 +88,8 @@ class Template(Constant):
         self.macros = files.macros
         # SHA-256 over the text, the declarations and the macro files, as they were read.
         self.fingerprint = files.fingerprint
+        # That of the Python files alone: evidence is of the reference that they hold.
+        self.code_fingerprint = files.code_fingerprint
 
     # What the template declares.
 
