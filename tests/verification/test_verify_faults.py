@@ -19,6 +19,7 @@ from test_verify import (
     verify_briefly,
 )
 from tikgen.errors import TemplateError
+from tikgen.taichi import runtime
 from tikgen.verification import Trial
 
 
@@ -361,3 +362,19 @@ def test_a_tolerance_that_allows_anything_is_a_warning(check, tmp_path):
     assert "LOOSE TOLERANCE: most elements of y could as well be 0" in str(report)
     assert report.to_dict()["archs"][0]["loose"] == ["y"]
     assert "LOOSE" not in str(check(make_template(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)))
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="threads of the processor")
+def test_iterations_that_need_earlier_ones_are_found_in_small_arrays(ti_arch, tmp_path):
+    pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+    if runtime.threads() < 2:
+        pytest.skip("one thread takes every loop as a whole")
+    text = TWICE_TEXT.replace(
+        "y[i] = x[i] + x[i]", "y[i] = x[i]\n        if i > 0:\n            y[i] += y[i - 1]"
+    )
+    code = TWICE_CODE.replace(f"{BEFORE} x.astype(p.dtype.wide)", "return x.cumsum()")
+    template = make_template(tmp_path, "summed", text, code.replace("inplace=True", ""))
+    trial = Trial(template, {"dtype": "i32"}, sizes={"n": 40}, engine="direct-cpu", repeats=1)
+    outcome = trial.run()
+    assert outcome.kind == "mismatch"
+    assert "parallel loops ran backwards in one thread" in outcome.message
