@@ -32,7 +32,7 @@ def with_evidence(kernel: tikgen.Kernel) -> tikgen.Kernel:
     for shape in (None, dict(kernel.variant.sizes) or None):
         found = choose(kernel.template, None, shape, ARCH, dict(kernel.problem), engine="taichi")
         digest = rendering.render_variant(found[0]).digest
-        evidence.keep(kernel.template.name, ARCH, 7, {digest: tally})
+        evidence.keep(kernel.template, ARCH, 7, {digest: tally})
     return kernel
 
 

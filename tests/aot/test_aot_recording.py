@@ -328,7 +328,7 @@ def test_the_schedule_for_any_sizes_stands_in_for_one_that_was_not_verified(
     kernel = tikgen.build("stencil", dim=1, boundary="zero")
     verified = tikgen.build("stencil", dim=1, boundary="zero", schedule={}, engine="taichi")
     tally = evidence.Tally({}, passed=True, examples=1, worst=0.0)
-    evidence.keep("stencil", "cpu", 7, {verified.digest: tally})
+    evidence.keep(verified.template, "cpu", 7, {verified.digest: tally})
     x = np.ones(9, np.float32)
     with aot.record(tmp_path / "calls.yml"):
         kernel(x, np.zeros_like(x))

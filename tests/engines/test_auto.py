@@ -199,7 +199,7 @@ def test_evidence_of_the_engine_is_a_proof(kernel: Any, monkeypatch: pytest.Monk
     tally.add(True, 0.0)
     init_taichi()
     assert kernel.engine == "taichi"
-    evidence.keep("map", ARCH, 0, {direct.digest: tally}, engine=DIRECT)
+    evidence.keep(direct.template, ARCH, 0, {direct.digest: tally}, engine=DIRECT)
     assert [e.engine for e in direct.evidence] == [DIRECT]
     until_decided(kernel, lambda: kernel(*values))
     assert kernel.engine == DIRECT

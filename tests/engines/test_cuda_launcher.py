@@ -84,6 +84,16 @@ def test_changes_of_the_same_arrays_are_noticed(fake: FakeDriver) -> None:
     assert passed[4:] == [(3.0, 7, 4096, 9, 40960), (1.0, 7, 4096, 9, 40960)]
 
 
+def test_a_tensor_that_is_set_again_has_its_new_shape(fake: FakeDriver) -> None:
+    launcher = code("map-0").launcher()
+    x = OnDevice(fake, 4096, 9)
+    launcher.set_all([1.0, x, *(OnDevice(fake, 4096 * n, 9) for n in (2, 3))])
+    x.shape = (7,)
+    launcher.set_array(1, x)
+    launcher.launch()
+    assert struct.unpack("=f4xi4xQ", fake.launched[0][4][:24]) == (1.0, 7, 4096)
+
+
 def test_large_arrays_are_given_more_blocks(fake: FakeDriver) -> None:
     launcher = code("map-0").launcher()
     arrays = [OnDevice(fake, 4096 * n, 100_000) for n in range(1, 4)]

@@ -63,7 +63,7 @@ def test_a_kernel_shows_parameters_source_evidence_and_timings(
     for _ in range(3):
         kernel(x, np.full_like(x, np.nan))
     tally = evidence.Tally(kernel.params, examples=7, worst=0.25)
-    evidence.keep("stencil", ti_arch, 1, {kernel.digest: tally})
+    evidence.keep(kernel.template, ti_arch, 1, {kernel.digest: tally})
     shown = Reader(kernel._repr_html_())
     assert "script" not in shown.seen
     for text in (

@@ -54,7 +54,7 @@ PLAIN = "x + 1"
 def adder(folder: Path, what: str = PLAIN, name: str = "adder", more: str = "") -> str:
     """Return the ejected file of a template whose reference returns ``what``."""
     folder = folder / name
-    folder.mkdir()
+    folder.mkdir(exist_ok=True)
     (folder / "kernel.py.j2").write_text(TEXT)
     (folder / "template.py").write_text(CODE.replace("WHAT", what) + more)
     return tikgen.build(tikgen.load_template(folder), arch="cpu").eject("cpu")
@@ -104,12 +104,26 @@ REFUSED = {
     "failing": ("x + len(p.model_dump()) - 1", "reference.. of the file fails: AttributeError"),
     "taken": ("self_check(x)", "'self_check' is a name of template.py, and of tikgen's own part"),
     "shadow": ("zip(x)", "'zip' is a name of template.py, and of Python; tikgen's own part uses"),
+    "tikgens": (
+        "x + 0 * len(tikgen.__version__)",
+        "reference uses the module tikgen; the file must",
+    ),
+    "own": ("x + numbers_module()", "numbers_module uses the module tikgen.dtypes; the file must"),
+    "file": ("x + beside.ONE", "reference uses the file beside.py as a module; import what"),
     "twins": ("second(first(x))", "two functions are called second"),
 }
 FUNCTIONS = """
 
+import tikgen
+
 def self_check(a):
     return a + 1
+
+
+def numbers_module():
+    from tikgen.dtypes import DType
+
+    return 1 if DType else 2
 
 
 def second(a):
@@ -127,5 +141,10 @@ def second(a):
 @pytest.mark.parametrize("name", REFUSED)
 def test_what_would_differ_in_the_file_is_refused(name: str, tmp_path: Path) -> None:
     what, problem = REFUSED[name]
+    more = FUNCTIONS
+    if name == "file":
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "beside.py").write_text("ONE = 1\n")
+        more += "\n\nfrom . import beside\n"
     with pytest.raises(TemplateError, match=f"cannot be ejected: .*{problem}"):
-        adder(tmp_path, what, name, FUNCTIONS)
+        adder(tmp_path, what, name, more)

@@ -161,6 +161,19 @@ def test_comments_in_strings_belong_to_the_code() -> None:
     assert tikgen.from_string(text.format("#")) is not tikgen.from_string(text.format("-"))
 
 
+def test_names_may_be_of_any_letters(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\n"
+        "def größe(ж: ti.types.ndarray(ti.f32, ndim=1)):\n"
+        "    for i in ж:\n        ж[i] = 2 * ж[i]\n"
+    )
+    ж = np.ones(3, np.float32)
+    kernel(ж)
+    assert (ж == 2).all()
+    with pytest.raises(ArgumentError, match="argument 'ж' takes 1 axis"):
+        kernel(np.ones((2, 2), np.float32))
+
+
 def test_one_offs_cannot_be_ejected() -> None:
     kernel = tikgen.from_string(TEXT, dtype="f32", times=1)
     with pytest.raises(TemplateError, match="has no reference to eject"):

@@ -312,9 +312,10 @@ def test_invalid_paths_are_refused(path: object) -> None:
             function(path)
 
 
-def test_a_folder_must_be_named_like_a_kernel(tmp_path: Path) -> None:
-    with pytest.raises(TemplateError, match="which becomes the kernel's, is no identifier"):
-        tikgen.load_template(folder_with(tmp_path, name="my kernel"))
+@pytest.mark.parametrize("name", ["my kernel", "ti", "for", "größe", "_own"])
+def test_a_folder_must_be_named_like_a_kernel(tmp_path: Path, name: str) -> None:
+    with pytest.raises(TemplateError, match=r"becomes the kernel's, takes ASCII .* and not ti"):
+        tikgen.load_template(folder_with(tmp_path, name=name))
 
 
 def test_a_text_that_is_not_utf8_is_named(tmp_path: Path) -> None:

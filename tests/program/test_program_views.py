@@ -104,3 +104,17 @@ def test_views_of_one_memory(listed: list[Any], count: int) -> None:
         for name in MEMORIES:
             np.testing.assert_array_equal(program[name], values[name])
             np.testing.assert_array_equal(found[name], values[name])
+
+
+@pytest.mark.parametrize("native", [None, False])
+def test_strides_on_axes_of_one_element_do_not_count(native: bool | None) -> None:
+    heat = tikgen.update("u' = u + dt*lap(u)", dim=2, scalars="dt", boundary="clamp")
+    found = []
+    for u in (np.arange(7, dtype=np.float32).reshape(7, 1).T, np.arange(7.0, dtype="f4")[None]):
+        after = np.zeros((1, 7), np.float32)
+        program = tikgen.Program(
+            [heat.bind(u=u, u_next=after, dt=0.1), tikgen.swap((u, after))], native=native
+        )
+        program.run(5)
+        found.append(program.current(u).copy())
+    assert found[0].tobytes() == found[1].tobytes()

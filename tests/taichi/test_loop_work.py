@@ -72,7 +72,7 @@ def test_threads_share_many_turns_over_few_bytes(
 
     def choosing(launcher: direct_cpu.DirectLauncher, size: int) -> None:
         choose(launcher, size)
-        found.append(launcher._is_serial)
+        found.append(launcher._loop == launcher._pool.serial_for)
 
     monkeypatch.setattr(direct_cpu.DirectLauncher, "choose_loop", choosing)
     kernel = kernel_of({**LIGHT, **HEAVY}[body]).with_engine("direct-cpu")

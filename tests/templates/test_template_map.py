@@ -385,3 +385,14 @@ def test_blocks_take_more_turns_over_all_elements_than_over_a_part(dim: int) -> 
         # A product one factor of which is added instead.
         sums = [math.prod(extents[:at]) + math.prod(extents[at:]) for at in range(1, dim)]
         assert all(count <= one_turn for count in sums)
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+def test_the_sign_of_a_nan_is_one_without_fast_math(
+    without_fast_math: None, ti_arch: str, dtype: str
+) -> None:
+    kernel = tikgen.build("map", expr="y = sign(x)", dtype=dtype)
+    x = np.array([np.nan, -2.0, -0.0, 0.0, np.inf], dtype.replace("f", "float"))
+    y = np.zeros_like(x)
+    kernel(x, y)
+    np.testing.assert_array_equal(y, kernel.reference(x, y))

@@ -398,10 +398,13 @@ def test_views_of_other_kinds_of_arrays(heat: Kernel, rng: np.random.Generator) 
     assert near(out.numpy(), x[0, 1:-1, 1:-1])
     bound = heat.bind(u, 0.1, out)
     bound()
-    moved = torch.rand(11, 14)[2:-2, 2:-2]
+    moved = torch.rand(11, 12)[2:-2, 1:-1]
     u.set_(moved)  # The same tensor, elsewhere.
     bound()
     assert near(out.numpy(), moved.numpy())
+    u.set_(torch.rand(11, 34)[2:-2, 2:12])
+    with pytest.raises(ArgumentError, match=r"'u' was freed, moved or resized .* strides"):
+        bound()
     with pytest.raises(ArgumentError, match=r"'u' is not a view .*; pass u.contiguous\(\)"):
         heat(u.T, 0.1, out)
     with pytest.raises(ArgumentError, match="share memory"):

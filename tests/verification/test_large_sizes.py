@@ -115,6 +115,19 @@ def test_some_sizes_of_each_axis_are_multiples_or_beside_them(tmp_path: Path) ->
                     assert sum(n > step and n % step == rest for n in sizes) >= least
 
 
+def test_some_sizes_of_each_axis_are_powers_of_two_or_beside_them(tmp_path: Path) -> None:
+    for dim in (1, 2):
+        found = draws(template(tmp_path, f"powers{dim}"), dim=dim)
+        for axis in range(dim):
+            sizes = [one[f"n{axis}"] for one in found]
+            powers = {2**k for k in range(11, 19)}
+            exact = [n for n in sizes if n in powers]
+            assert len(set(exact)) >= 4
+            assert any(n >= 2**16 for n in exact)
+            for beside in (-1, 1):
+                assert any(n + beside in powers for n in sizes)
+
+
 def test_the_limits_of_a_template_and_of_an_arch_hold(tmp_path: Path) -> None:
     bounded = template(tmp_path, "bounded", more=MORE)
     assert max(one["n0"] for one in draws(bounded, dim=2)) == 2000

@@ -19,6 +19,7 @@ from test_verify import (
     verify_briefly,
 )
 from tikgen.errors import TemplateError
+from tikgen.taichi import runtime
 from tikgen.verification import Trial
 
 
@@ -265,6 +266,19 @@ def test_a_fault_with_or_without_an_offline_cache_is_found(check, tmp_path, has_
     assert ("offline cache" in str(failure)) is has_cache
 
 
+@pytest.mark.parametrize("fast_math", [False, True])
+def test_a_fault_with_or_without_fast_math_is_found(check, tmp_path, fast_math):
+    wrong = f"(ti.lang.impl.current_cfg().fast_math == {fast_math})"
+    code = "import taichi as ti\n" + TWICE_CODE.replace(BEFORE, f"return {wrong} + 2 *")
+    template = make_template(tmp_path, f"strict{fast_math}", TWICE_TEXT, code)
+    failure = failure_of(check(template, max_examples=4))
+    assert failure.case.fast_math is fast_math
+    assert f"fast_math={fast_math}" in failure.script.read_text()
+    assert ("without fast math" in str(failure)) is not fast_math
+    found = tikgen.build(template, shape=failure.case.shape, **failure.case.params).evidence
+    assert not found or any(fast_math in each.fast_math for each in found)
+
+
 @pytest.mark.parametrize("does_again", [False, True])
 def test_a_failure_that_is_not_drawn_again_is_reported(check, tmp_path, does_again):
     draws = method("adjust", "calls.append(1)\n        return drawn | {'dtype': DTYPE}")
@@ -350,3 +364,19 @@ def test_a_tolerance_that_allows_anything_is_a_warning(check, tmp_path):
     assert report.to_dict()["archs"][0]["loose"] == ["y"]
     twice = make_template(tmp_path, "twice", TWICE_TEXT, TWICE_CODE)
     assert "LOOSE" not in str(check(twice, max_examples=9))
+
+
+@pytest.mark.skipif(ARCH != "cpu", reason="threads of the processor")
+def test_iterations_that_need_earlier_ones_are_found_in_small_arrays(ti_arch, tmp_path):
+    pytest.importorskip("llvmlite", reason="llvmlite is an extra: pip install tikgen[fast]")
+    if runtime.threads() < 2:
+        pytest.skip("one thread takes every loop as a whole")
+    text = TWICE_TEXT.replace(
+        "y[i] = x[i] + x[i]", "y[i] = x[i]\n        if i > 0:\n            y[i] += y[i - 1]"
+    )
+    code = TWICE_CODE.replace(f"{BEFORE} x.astype(p.dtype.wide)", "return x.cumsum()")
+    template = make_template(tmp_path, "summed", text, code.replace("inplace=True", ""))
+    trial = Trial(template, {"dtype": "i32"}, sizes={"n": 40}, engine="direct-cpu", repeats=1)
+    outcome = trial.run()
+    assert outcome.kind == "mismatch"
+    assert "parallel loops ran backwards in one thread" in outcome.message

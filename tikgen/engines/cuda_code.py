@@ -227,19 +227,24 @@ class DirectLauncher:
         Raises:
             ArgumentError: if the device cannot use its memory.
         """
-        if self._is_set(slot, array):
-            return
         argument = getattr(self._fields, f"a{slot}")
+        if self._is_set(slot, array) and tuple(argument.shape) == tuple(array.shape):
+            return
         argument.data = self._usable(slot, array)
         argument.shape[:] = tuple(array.shape)
         self._size = sum(self._bytes.values())
         self._launches = self._last = None
 
     def _is_set(self, slot: int, array: Any) -> bool:
-        """Return whether an array is the one in a slot, and where it was; only tensors move."""
+        """Return whether an array is the one in a slot, and its memory what it was.
+
+        Only tensors get other memory.
+        """
         if slot not in self._arrays or self._arrays[slot] is not array:
             return False
-        return not hasattr(array, "data_ptr") or array.data_ptr() == self._addresses[slot]
+        if not hasattr(array, "data_ptr"):
+            return True
+        return arrays.address_of(array) == (self._addresses[slot], self._bytes[slot])
 
     def _usable(self, slot: int, array: Any) -> int:
         """Take an array; return the address at which the device finds it."""

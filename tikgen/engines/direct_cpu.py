@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import mmap
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,9 @@ TEMPORARY_SIZE = 1 << 20
 # Loops over fewer bytes run in one thread: to wake another one takes longer. So do those with many
 # turns an element over much fewer.
 FEW_BYTES, FEW_HEAVY_BYTES = 1 << 16, 1 << 10
+
+
+_is_backward = False
 
 
 class _Context(ctypes.Structure):
@@ -92,6 +96,20 @@ def begin(
         name: what it is, for people.
     """
     return Elsewhere(llvm_text.translated(text(), exact=True), key, name)
+
+
+@contextlib.contextmanager
+def backward() -> Iterator[None]:
+    """Have arguments that are set inside launched with parallel loops in one thread, backwards.
+
+    A loop whose iterations need what others write shows then, without a second thread.
+    """
+    global _is_backward
+    _is_backward = True
+    try:
+        yield
+    finally:
+        _is_backward = False
 
 
 def wait() -> None:
@@ -163,9 +181,9 @@ class DirectLauncher:
         memory = mmap.mmap(-1, RUNTIME_SIZE + TEMPORARY_SIZE, flags=flags)
         self._runtime = (ctypes.c_char * len(memory)).from_buffer(memory)
         self._bytes: dict[int, int] = {}
-        self._is_serial = True
+        self._loop = self._pool.serial_for
         self._put(POOL, self._pool.address)
-        self._put(PARALLEL_FOR, self._pool.serial_for)
+        self._put(PARALLEL_FOR, self._loop)
         self._put(TEMPORARIES, ctypes.addressof(self._runtime) + RUNTIME_SIZE)
         self._context = _Context(
             ctypes.addressof(self.arguments), ctypes.addressof(self._runtime), 0, None
@@ -196,10 +214,13 @@ class DirectLauncher:
 
     def choose_loop(self, size: int) -> None:
         """Choose how loops run over arrays of ``size`` bytes in all."""
-        if self._is_serial is not (size < self._code.few_bytes):
-            self._is_serial = size < self._code.few_bytes
-            run = self._pool.serial_for if self._is_serial else self._pool.parallel_for
-            self._put(PARALLEL_FOR, run)
+        pool = self._pool
+        loop = pool.serial_for if size < self._code.few_bytes else pool.parallel_for
+        if _is_backward:
+            loop = pool.backward_for
+        if loop != self._loop:
+            self._loop = loop
+            self._put(PARALLEL_FOR, loop)
 
     def set_all(self, values: Sequence[Any]) -> None:
         """Set every argument, in the order of the slots."""

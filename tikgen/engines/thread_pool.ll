@@ -42,6 +42,21 @@ done:
   ret void
 }
 
+; Run all splits in this thread, the last one first.
+define void @backward_for(ptr %pool, i32 %splits, i32 %threads, ptr %context, ptr %task) {
+entry:
+  %any = icmp sgt i32 %splits, 0
+  br i1 %any, label %loop, label %done
+loop:
+  %left = phi i32 [ %splits, %entry ], [ %i, %loop ]
+  %i = add nsw i32 %left, -1
+  call void %task(ptr %context, i32 0, i32 %i)
+  %more = icmp sgt i32 %i, 0
+  br i1 %more, label %loop, label %done
+done:
+  ret void
+}
+
 ; Take splits until none is left. Each thread begins with the split of its own number, where it is
 ; still there: then what it wrote in one loop is in its own cache in the next. Bits say which splits
 ; are taken; of more than 64, threads take the next one.

@@ -66,6 +66,7 @@ class ThreadPool:
         self.address = at + -at % 64
         self.parallel_for = self._library.address("parallel_for")
         self.serial_for = self._library.address("serial_for")
+        self.backward_for = self._library.address("backward_for")
         work = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int32)(
             self._library.address("worker")
         )

@@ -219,6 +219,14 @@ def whole_power(base, exponent: ti.template()):
 ''',
 }
 _FLOAT = polynomials.TEXTS | {
+    # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
+    "sign_of": '''
+@ti.func
+def sign_of(x):
+    """Return 1, 0 or -1, and NaN for NaN."""
+    sign = ti.cast(x > NOTHING, DTYPE) - ti.cast(x < NOTHING, DTYPE)
+    return ti.select((x <= NOTHING) | (x >= NOTHING), sign, x)
+''',
     # Whole numbers of units in the last place have an exact remainder, also with fast math.
     "truncated_remainder": '''
 @ti.func

@@ -152,11 +152,13 @@ def evidence_table(evidence: Iterable[Evidence]) -> Markup:
 
 
 def _limits_of(evidence: Evidence) -> str:
-    """Return what a verification did not vary, and its mutation score."""
+    """Return what a verification did not vary, its mutation score, and whether it was strict."""
     parts = [f"never varied: {', '.join(evidence.never_varied)}"] if evidence.never_varied else []
     if evidence.mutants:
         killed, counted = evidence.mutants
         parts.append(f"{killed} of {counted} mutants killed")
+    if set(evidence.fast_math) == {False}:
+        parts.append("without fast math")
     return "; ".join(parts)
 
 

@@ -132,9 +132,7 @@ class Automatic:
             raise EngineUnavailable(loaded.name, self.engine, why)
         made = Direct(loaded, self.engine, self._code.load(), self.most_bytes)
         arch = engines.arch_of(self.engine)
-        if self._code.stored.agrees or evidence.is_verified(
-            loaded.source.digest, arch, self.engine
-        ):
+        if self._code.stored.agrees or evidence.is_verified(loaded.source, arch, self.engine):
             self.direct = made
         else:
             self._candidate = made

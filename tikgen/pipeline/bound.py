@@ -13,6 +13,7 @@ from tikgen.pipeline.automatic import Automatic, bytes_of, choice_of
 from tikgen.pipeline.direct import direct_for, takes_context
 from tikgen.pipeline.loaded import Loaded
 from tikgen.pipeline.signature import Signature
+from tikgen.pipeline.tensors import tensors_among
 from tikgen.taichi import launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 from tikgen.template.here import Here
@@ -76,8 +77,8 @@ class BoundKernel(Here):
             scalars: new values of scalar arguments, kept for later calls.
 
         Raises:
-            ArgumentError: if a name or value does not fit, or if Taichi was initialised again
-                since the kernel was bound.
+            ArgumentError: if a name or value does not fit, or if Taichi was initialised again or a
+                tensor was resized since the kernel was bound.
         """
         binding = self._binding
         loaded, kernel = binding.loaded, binding.kernel
@@ -86,7 +87,7 @@ class BoundKernel(Here):
             scalars
             or context is None
             or context.version != binding.version
-            or context.has_tensors
+            or binding.tensors is not None
             or binding.choice is not None
             or kernel.offered is not None
             or kernel.loaded is not loaded
@@ -104,6 +105,9 @@ class BoundKernel(Here):
     def _launch(self, scalars: dict[str, Any]) -> Any:
         """Launch where something is new, or may be."""
         binding = self._current()
+        if binding.tensors is not None and binding.tensors.are_elsewhere():
+            self.rebind()
+            return self(**scalars)
         context = binding.contexts.get(get_ident())
         if scalars and not binding.keep_scalars(scalars, context):
             return self(**scalars)  # The binding was replaced meanwhile.
@@ -113,9 +117,6 @@ class BoundKernel(Here):
             return binding.run_plainly()
         if context is None or context.version != binding.version:
             context = binding.refresh(context)
-        if context.has_tensors and not context.follow():
-            self.rebind()
-            return self()
         binding.loaded.launch_bound(context.launcher.launch)
         if context.launcher.is_spent:
             context.version = -1
@@ -212,7 +213,7 @@ class _Binding:
         self.given = list(values)
         self._pinned = pinned(values)
         self.sizes = loaded.check(values)
-        self._strides = [v.stride() if hasattr(v, "data_ptr") else None for v in values]
+        self.tensors = tensors_among(loaded.name, loaded.signature.names, values)
         # What will choose another engine, if that is open.
         self.choice: Automatic | None = None
         self._direct = None
@@ -276,13 +277,6 @@ class _Binding:
             context.set_all(
                 [*self.values, *context.scratch], self._slots, self._scalars | self._numbers
             )
-            tensors = [i for i, value in enumerate(self.given) if hasattr(value, "data_ptr")]
-            views = [i for i in tensors if self.values[i] is not self.given[i]]
-            context.tensors = [(self._slots[i], self.given[i]) for i in tensors if i not in views]
-            context.views = [
-                (self.given[i], self.values[i].data_ptr(), self._strides[i]) for i in views
-            ]
-            context.has_tensors = bool(tensors)
             context.version = self.version
         return context
 
@@ -306,19 +300,6 @@ class _Context:
         self.launcher = made
         self.scratch = scratch
         self.setters: dict[str, Callable[[Any], None]] = {}
-        self.tensors: list[tuple[int, Any]] = []
-        # Tensors that may be views, with the address and the strides that they had.
-        self.views: list[tuple[Any, int, Any]] = []
-        self.has_tensors = False
-
-    def follow(self) -> bool:
-        """Take tensors that moved since the last call; return False if one that is a view did."""
-        for slot, tensor in self.tensors:
-            self.launcher.set_array(slot, tensor)
-        return all(
-            tensor.data_ptr() == address and tensor.stride() == strides
-            for tensor, address, strides in self.views
-        )
 
     def set_all(
         self, values: list[Any], slots: dict[int, int], scalars: dict[str, tuple[int, Scalar]]

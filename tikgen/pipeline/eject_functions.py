@@ -73,6 +73,9 @@ class Collected:
         text = _with_known_annotations(text, definition, function.__globals__)
         text = "\n".join(text.splitlines()[definition.lineno - 1 :]) + "\n"
         self.functions[name] = text
+        for node in ast.walk(definition):
+            for module in _imported(node):
+                self._check_alone(module, function)
         for used in sorted(_loaded(text) - {name}):
             if used in function.__globals__:
                 self._add_global(used, function.__globals__[used], function)
@@ -81,6 +84,7 @@ class Collected:
 
     def _add_global(self, name: str, value: Any, user: Callable[..., Any]) -> None:
         if isinstance(value, types.ModuleType):
+            self._check_alone(value.__name__, user)
             line = f"import {value.__name__}" + f" as {name}" * (name != value.__name__)
             self._take(self.imports, name, line)
         elif isinstance(value, types.FunctionType) and _is_copied(value, user):
@@ -93,6 +97,16 @@ class Collected:
             self._refuse(
                 f"{user.__name__} uses {name}, which is neither a function or constant of the "
                 "template nor a module"
+            )
+
+    def _check_alone(self, module: str, user: Callable[..., Any]) -> None:
+        """Refuse modules that are not there where the file is alone."""
+        if module.partition(".")[0] == "tikgen":
+            self._refuse(f"{user.__name__} uses the module {module}; the file must do without")
+        if module.startswith(".") or modules.is_same_template(module, user.__module__):
+            self._refuse(
+                f"{user.__name__} uses the file {module.rpartition('.')[2]}.py as a module; "
+                "import what it needs of it by name, outside of the function"
             )
 
     def add_import(self, name: str, line: str) -> None:
@@ -141,6 +155,13 @@ def is_literal(value: Any) -> bool:
 
 def _loaded(text: str) -> set[str]:
     return {node.id for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Name)}
+
+
+def _imported(node: ast.AST) -> list[str]:
+    """Return the modules that a statement imports."""
+    if isinstance(node, ast.Import):
+        return [alias.name for alias in node.names]
+    return ["." * node.level + (node.module or "")] if isinstance(node, ast.ImportFrom) else []
 
 
 def _with_known_annotations(text: str, definition: ast.FunctionDef, known: dict[str, Any]) -> str:

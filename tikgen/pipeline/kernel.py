@@ -192,8 +192,8 @@ class Kernel(Constant):
 
     @property
     def evidence(self) -> tuple[Evidence, ...]:
-        """Return the evidence for its code, one entry for each arch."""
-        return evidence_for(self.digest)
+        """Return the evidence for its code and reference, one entry for each arch."""
+        return evidence_for(self.digest, self.template.code_fingerprint)
 
     @property
     def family(self) -> tuple[Kernel, ...]:

@@ -41,6 +41,7 @@ class OneOff(Template):
         self.name = name
         self.text = text
         self.fingerprint = hashlib.sha256(text.encode()).hexdigest()
+        self.code_fingerprint = ""
         self.Problem = problem  # type: ignore[assignment, misc]
 
     def arguments(self, p: Any) -> tuple[Argument, ...]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -253,11 +253,21 @@ def described(array: Any) -> str:
 
 def _layout(array: Any) -> tuple[str, Any, tuple[int, ...], Any]:
     if isinstance(array, np.ndarray):
-        return "ndarray", array.dtype, array.shape, array.strides
+        return "ndarray", array.dtype, array.shape, _steps(array.shape, array.strides)
     kind = type(array).__name__
     if hasattr(array, "data_ptr"):
-        return f"{array.device} {kind}", array.dtype, tuple(array.shape), tuple(array.stride())
+        return (
+            f"{array.device} {kind}",
+            array.dtype,
+            tuple(array.shape),
+            _steps(array.shape, array.stride()),
+        )
     return kind, array.dtype, tuple(array.shape), None
+
+
+def _steps(shape: Sequence[int], strides: Sequence[int]) -> tuple[int, ...]:
+    """Return strides, 0 on axes of one element: nothing ever takes a step there."""
+    return tuple(step if n > 1 else 0 for step, n in zip(strides, shape, strict=True))
 
 
 def _identity(array: Any) -> Any:

@@ -18,7 +18,7 @@ Storage = Literal["ndarray", "field"]
 Values = Literal["small", "any"]
 Extent = int | str
 
-_EXTENT = re.compile(r"(?P<symbol>[A-Za-z_]\w*)(?:\s*\+\s*(?P<more>\d+))?")
+_EXTENT = re.compile(r"(?P<symbol>[^\W\d]\w*)(?:\s*\+\s*(?P<more>\d+))?")
 
 
 @dataclass(frozen=True)

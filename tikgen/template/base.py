@@ -88,6 +88,8 @@ class Template(Constant):
         self.macros = files.macros
         # SHA-256 over the text, the declarations and the macro files, as they were read.
         self.fingerprint = files.fingerprint
+        # That of the Python files alone: evidence is of the reference that they hold.
+        self.code_fingerprint = files.code_fingerprint
 
     # What the template declares.
 
@@ -263,14 +265,16 @@ class Template(Constant):
     def tolerance(p: Any, inputs: Mapping[str, Any], expected: Mapping[str, Any]) -> Any:
         """Return the greatest error allowed, a dict from output to a number or an array.
 
-        The default allows 16 units in the last place of the largest expected value. Rounding
-        the result to its dtype is allowed on top, always.
+        The default allows 16 units in the last place of the largest expected value, in the dtype of
+        the output. Rounding the result to its dtype is allowed on top, always.
         """
         allowed = {}
         for name, value in expected.items():
-            finite = np.abs(value[np.isfinite(value)]) if value.dtype.kind == "f" else value[:0]
+            dtype = inputs[name].dtype
+            is_float = dtype.kind == value.dtype.kind == "f"
+            finite = np.abs(value[np.isfinite(value)]) if is_float else value[:0]
             scale = float(finite.max()) if finite.size else 0.0
-            allowed[name] = 16 * float(np.finfo(p.dtype.numpy).eps) * scale if scale else 0.0
+            allowed[name] = 16 * float(np.finfo(dtype).eps) * scale if scale else 0.0
         return allowed
 
     # What tuning and sweeps time.

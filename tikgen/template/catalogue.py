@@ -335,9 +335,11 @@ def _read_folder(folder: Path) -> Template:
     except OSError as error:
         raise TemplateError(folder.name[:80], f"cannot be read: {why(error)}") from None
     except ValueError:
-        raise TemplateError(
-            folder.name, "the name of its folder, which becomes the kernel's, is no identifier"
-        ) from None
+        problem = (
+            "the name of its folder, which becomes the kernel's, takes ASCII letters, digits and "
+            "underscores, with a letter in front, and is no keyword of Python and not ti"
+        )
+        raise TemplateError(folder.name, problem) from None
     while True:
         files, stamp = _stamped(folder)
         template = _execute(folder, files)

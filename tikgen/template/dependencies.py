@@ -48,14 +48,16 @@ class Files:
     @functools.cached_property
     def fingerprint(self) -> str:
         """Return the SHA-256 of what was read, wherever it lies."""
-        digest = hashlib.sha256()
         own = list(self.contents.values())[:2]
         named = [(macro.name, macro.data) for macro in self.macros]
         named += [(f"{name}.py", data) for name, data in self.beside.items()]
-        names = [name.encode() for name, _ in named]
-        for data in (*own, *names, *(data for _, data in named)):
-            digest.update(b"-" if data is None else hashlib.sha256(data).digest())
-        return digest.hexdigest()
+        return _hash_of(own, named)
+
+    @functools.cached_property
+    def code_fingerprint(self) -> str:
+        """Return the SHA-256 of the Python files: reference, tolerance, and what data is drawn."""
+        own = list(self.contents.values())[1:2]
+        return _hash_of(own, [(f"{name}.py", data) for name, data in self.beside.items()])
 
     def changed_since(self, before: Files) -> tuple[Path, ...]:
         """Return the files that hold something else than they did ``before``, sorted.
@@ -68,6 +70,14 @@ class Files:
             p for p in now.keys() ^ then.keys() if p.suffix == ".py"
         }
         return tuple(sorted(p for p in paths if now.get(p) != then.get(p)))
+
+
+def _hash_of(own: Sequence[bytes | None], named: Sequence[tuple[str, bytes | None]]) -> str:
+    digest = hashlib.sha256()
+    names = [name.encode() for name, _ in named]
+    for data in (*own, *names, *(data for _, data in named)):
+        digest.update(b"-" if data is None else hashlib.sha256(data).digest())
+    return digest.hexdigest()
 
 
 def read_files(text: Path, code: Path, search_path: Sequence[Path]) -> Files:

@@ -36,6 +36,7 @@ class Case(KernelJob):
         inplace: whether outputs share the array of an input, where the kernel allows it.
         engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
+        fast_math: the option of ``ti.init``.
         text: text of a mutant, which replaces the rendered text.
         large: whether the case waits until smaller arrays have shown that it takes little time.
     """
@@ -45,6 +46,7 @@ class Case(KernelJob):
     inplace: bool = False
     engine: str = engines.TAICHI
     offline_cache: bool = False
+    fast_math: bool = True
     text: str = ""
     large: bool = False
 
@@ -76,7 +78,8 @@ class Case(KernelJob):
             f"{', in place' if self.inplace else ''}"
             f"{', sizes baked in' if self.baked else ''}"
             f"{f', launched by {self.engine}' if self.engine != engines.TAICHI else ''}"
-            f"{', with an offline cache' if self.offline_cache else ''}, on {self.arch}"
+            f"{', with an offline cache' if self.offline_cache else ''}"
+            f"{'' if self.fast_math else ', without fast math'}, on {self.arch}"
         )
 
 

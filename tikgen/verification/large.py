@@ -26,9 +26,10 @@ MOST_ON_CPU = 2**18
 _LONG, _REST = 1024, 31
 # So many extents are tried. Of more than 127 integers, hypothesis mostly draws small ones.
 _EXTENTS = 120
-# Sizes are cut to multiples of these, or one beside them: tiles, teams and vectors have such sizes,
-# and so have arrays of users.
-_MULTIPLES = (1, 1, 32, 64, 128, 256, 1000)
+# Sizes are cut to multiples of these, or to the largest power of two, or one beside them: tiles,
+# teams, vectors and chunks have such sizes, and so have arrays of users.
+_POWER = 0
+_MULTIPLES = (1, 32, 64, 128, 256, 1000, _POWER, _POWER)
 # Of so many extents beside the long one, one is 1.
 _THIN = 4
 _CUT = 64
@@ -71,7 +72,7 @@ def large_sizes(
 
     They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
     long; the others are anything from 1 on, as far as they fit beside it, and often 1. Any of them
-    may be a multiple of a power of two, or of 1,000.
+    may be a power of two, a multiple of one, or of 1,000.
     """
     from hypothesis import strategies as st
 
@@ -92,7 +93,7 @@ def large_sizes(
             sizes[name] = min(size + more, limit, largest.get(name, limit))
         sizes = shrunk(variant, sizes, limit, long)
         for name, size in sizes.items():
-            step = draw(st.sampled_from(_MULTIPLES))
+            step = draw(st.sampled_from(_MULTIPLES)) or 1 << (size.bit_length() - 1)
             beside = draw(st.sampled_from((0, 0, -1, 1))) if step > 1 else 0
             if size >= step:
                 sizes[name] = min(size // step * step + beside, size)

@@ -27,6 +27,8 @@ from tikgen.verification.strategies import drawn, full_launches, launches
 _IN_A_ROW = 4
 # Launches that a mutant must survive, and how many of them are the largest ones, tried first.
 _LAUNCHES, _LARGEST = 120, 6
+# Mutants are compared with the kernel as Taichi compiles both by default.
+_OPTIONS: dict[str, Any] = {"offline_cache": True, "fast_math": True}
 # A mutant hangs that takes this long, or so many times what the kernel itself took.
 _LEAST_TIMEOUT, _TIMEOUT_TIMES = 10.0, 10
 
@@ -154,11 +156,11 @@ class MutationRun:
         source = render_variant(variant)
         seed = self._random.getrandbits(32)
         plain = [
-            replace(case, **{**launch, "baked": False}, offline_cache=True)
+            replace(case, **{**launch, "baked": False}, **_OPTIONS)
             for launch in drawn(launches(self._template, variant, case.arch), _LAUNCHES, seed)
         ]
         full = [
-            replace(case, **launch, offline_cache=True)
+            replace(case, **launch, **_OPTIONS)
             for launch in full_launches(self._template, variant, case.arch)
         ]
         # What is large shows most; NumPy's arrays show writes outside of them as well.

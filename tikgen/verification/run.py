@@ -163,7 +163,7 @@ def _verify_on(
     noticed = found.mutation.noticed if found.mutation else ()
     for engine in sorted({engine for _, engine in search.tallies}):
         evidence.keep(
-            template.name,
+            template,
             arch,
             limits.seed,
             {digest: tally for (digest, by), tally in search.tallies.items() if by == engine},

@@ -32,6 +32,7 @@ PARAMS = {params}
 ti.init(
     arch=ti.{arch},
     enable_fallback=False,
+    fast_math={fast_math},
     offline_cache={offline_cache},
     offline_cache_file_path=tempfile.mkdtemp(),
     log_level=ti.ERROR,
@@ -57,6 +58,7 @@ def script_text(case: Case, outcome: Outcome) -> str:
     return _SCRIPT.format(
         name=case.template,
         arch=case.arch,
+        fast_math=case.fast_math,
         offline_cache=case.offline_cache,
         message="\n# ".join(message),
         params=pprint.pformat(dict(case.params), sort_dicts=False, width=96),

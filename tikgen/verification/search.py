@@ -27,8 +27,14 @@ from tikgen.verification.report import ArchReport, Failure
 from tikgen.verification.strategies import drawn, largest_launch, launches, trials
 
 # After ten examples hypothesis mostly mutates those it has drawn, so that examples are drawn in
-# short runs. Every other run has an offline cache.
+# short runs. Each run in turn has options of Taichi of its own.
 _RUN = 9
+_OPTIONS: tuple[dict[str, Any], ...] = (
+    {"offline_cache": False, "fast_math": True},
+    {"offline_cache": True, "fast_math": False},
+    {"offline_cache": False, "fast_math": False},
+    {"offline_cache": True, "fast_math": True},
+)
 # Further launches, of so many variants, where those so far compared nothing of an output.
 _MORE_VARIANTS, _MORE_LAUNCHES = 3, 12
 # The part of the elements of an output that a tolerance may leave unchecked without a warning.
@@ -96,7 +102,7 @@ class Search:
         self._failing: tuple[Case, Outcome] | None = None
         self._shrink_until = float("inf")
         self._drawn = 0
-        self._has_cache = False
+        self._options = _OPTIONS[0]
         self._cases = trials(
             template,
             arch,
@@ -155,7 +161,7 @@ class Search:
         for run in itertools.count():
             missing = self.limits.max_examples - self._drawn
             before = len(self._outcomes)
-            self._has_cache = run % 2 == 1
+            self._options = _OPTIONS[run % len(_OPTIONS)]
             self._draw(min(missing, most) + 1, f"{self.limits.seed}-{run}")
             if self._failing or self._drawn >= self.limits.max_examples:
                 return
@@ -185,7 +191,7 @@ class Search:
             if time.monotonic() >= self._shrink_until:
                 raise _TimeIsUp
             before = len(self._outcomes)
-            for case in (replace(case, offline_cache=self._has_cache) for case in cases):
+            for case in (replace(case, **self._options) for case in cases):
                 if case.large:
                     self._ladder.climb(case, self._check)
                 else:
@@ -231,7 +237,7 @@ class Search:
         if outcome.digest:
             by = outcome.engine or engines.timed_by(case.engine, self.arch)
             tally = self.tallies.setdefault((outcome.digest, by), Tally(case.params))
-            tally.add(outcome.ok, outcome.worst)
+            tally.add(outcome.ok, outcome.worst, case.fast_math)
         if outcome.kind == "passed":
             self._ladder.note(case, outcome)
         if not outcome.ok and self._failing is None:

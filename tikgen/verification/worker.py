@@ -2,7 +2,7 @@
 
 It reads a case from each line and answers with the digest of the kernel and one outcome. ``FOLDER``
 holds the offline cache of the cases that want one: Taichi identifies kernels differently there, and
-both ways are verified.
+both ways are verified, with fast math and without.
 """
 
 from __future__ import annotations
@@ -35,23 +35,28 @@ CASES_PER_INIT = 50
 
 
 class _Worker:
-    """Answers cases, and initialises Taichi again where one wants another offline cache."""
+    """Answers cases, and initialises Taichi again where one wants other options of it."""
 
     def __init__(self, arch: str, folder: str) -> None:
         self._arch, self._folder = arch, folder
-        self._has_cache, self._cases = False, 0
+        self._options, self._cases = (False, True), 0
         self._mutants = _Mutants()
 
     def answer(self, line: str, tell: Tell) -> str:
         """Return the outcome of a case, as a line."""
         case = Case.from_line(line)
         # Only this frees compiled kernels and fields, and writes the cache.
-        if case.offline_cache != self._has_cache or self._cases == CASES_PER_INIT:
+        wanted = case.offline_cache, case.fast_math
+        if wanted != self._options or self._cases == CASES_PER_INIT:
             builder.clear()
             self._mutants = _Mutants()
-            wanted = case.offline_cache
-            start(self._arch, offline_cache=wanted, offline_cache_file_path=self._folder)
-            self._has_cache, self._cases = wanted, 0
+            start(
+                self._arch,
+                offline_cache=case.offline_cache,
+                offline_cache_file_path=self._folder,
+                fast_math=case.fast_math,
+            )
+            self._options, self._cases = wanted, 0
         self._cases += 1
         if case.text:
             outcome = self._mutants.outcome_of(case)

@@ -110,7 +110,7 @@ def evidence_on(source: Source, arch: str) -> evidence.Evidence | None:
         variant = source.variant
         twins.append(render_variant(Variant(variant.template, variant.problem, variant.schedule)))
     for twin in twins:
-        found = evidence.on_arch(twin.digest, arch)
+        found = evidence.on_arch(twin, arch)
         if found is not None:
             return found
     return None
