@@ -18,7 +18,16 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, kernels, loop_marks, loop_sums, passes, row_loops, runtime
+from tikgen.taichi import (
+    error_stream,
+    freed,
+    kernels,
+    loop_marks,
+    loop_sums,
+    passes,
+    row_loops,
+    runtime,
+)
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -104,6 +113,7 @@ class StageHooks:
     def _instantiate(self, original: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(kernel, kernel_impl.Kernel):  # A ti.func within a kernel.
             tree, context = original(kernel, *args, **kwargs)
+            freed.refuse_freed(kernel.func, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
             return tree, context
         signature = kernels.shown_signature(kernel, kwargs.get("arg_features"))
@@ -112,6 +122,7 @@ class StageHooks:
 
         def instantiated() -> Any:
             tree, context = original(kernel, *args, **kwargs)
+            freed.refuse_freed(kernel.func, context.global_vars)
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
