@@ -53,6 +53,8 @@ class Loader:
         self._unnamed: dict[object, str] = {}
         self._unnamed_made = 0
         self._garbage = 0
+        # Ids whose first version has a kernel that cannot be compiled, for a notebook to take.
+        self.failed_first: set[str] = set()
 
     def load(
         self,
@@ -286,6 +288,7 @@ class Loader:
                 return ""
             previous = versions.before(record)
         if previous is None:
+            self.failed_first.add(record.id)
             return ""
         try:
             module = self._revive(previous)
