@@ -169,6 +169,30 @@ def test_a_kernel_that_fails_at_its_first_call_restores_the_previous_one(
     assert field[None] == 1
 
 
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_failed_first_call_restores_what_the_cell_put_there(
+    shell: InteractiveShell, ti_arch: str, is_first: bool
+) -> None:
+    cell = "%%tikgen failing\n@ti.kernel\ndef fill(f: ti.template()):\n    f[None] = 1.0\n"
+    cell += "def kept():\n    return 1\n"
+    run(shell, "import taichi as ti\nf = ti.field(ti.f32, shape=())\nfill = 5")
+    if not is_first:
+        run(shell, cell)
+    before = shell.user_ns["fill"]
+    run(shell, cell.replace("1.0", "nothing"))
+    run(shell, "kept = 'mine'")
+    with pytest.raises(tikgen.errors.KernelCompileError):
+        run(shell, "fill(f)")
+    assert shell.user_ns["kept"] == "mine"
+    restored = shell.user_ns["fill"]
+    assert restored == 5 if is_first else isinstance(restored, type(before))
+    run(shell, cell.replace("1.0", "nothing"))
+    run(shell, "failed, fill = fill, 'mine'")
+    with pytest.raises(tikgen.errors.KernelCompileError):
+        run(shell, "failed(f)")
+    assert shell.user_ns["fill"] == "mine"
+
+
 @pytest.mark.parametrize(
     ("cell", "message"),
     [

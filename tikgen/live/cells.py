@@ -66,6 +66,8 @@ class Cells:
     def __init__(self) -> None:
         self.loader = Loader()
         self._defined: dict[str, tuple[types.ModuleType, Names]] = {}
+        # What the variables of those names were before.
+        self._before: dict[str, Names] = {}
 
     def run(
         self, name: str, body: str, params: Mapping[str, Any], variables: Mapping[str, Any]
@@ -91,21 +93,30 @@ class Cells:
             raise CellError(message + _hint(message, name, body, params, variables)) from None
         if found:
             self._defined[name] = module, found
+            self._before[name] = {key: variables[key] for key in found if key in variables}
             for value in found.values():
                 if isinstance(value, Kernel):  # Later builds are compared with it.
                     builder.note(value.source)
         return self._defined[name][1]
 
-    def restored(self) -> Names:
-        """Return the restored definitions of cells whose kernels could not be compiled."""
+    def restored(self, variables: Mapping[str, Any]) -> Names:
+        """Return the restored values of names of cells whose kernels could not be compiled.
+
+        Variables that do not hold any more what the cell put there stay.
+        """
         changed: Names = {}
-        for name, (known, _) in list(self._defined.items()):
+        for name, (known, made) in list(self._defined.items()):
             module = self.loader[name]
+            names = self._before[name] if name in self.loader.failed_first else {}
+            self.loader.failed_first.discard(name)
             if module is not known:
                 version = next(v for v in self.loader.history(name) if v.state == "current")
                 names = _definitions(name, version.text, version.params, module)
                 self._defined[name] = module, names
-                changed |= names
+                names = self._before[name] | names
+            for key, value in names.items():
+                if key in made and variables.get(key) is made[key]:
+                    changed[key] = value
         return changed
 
 

@@ -123,7 +123,7 @@ class Extension:
 
     def _restore(self, _: Any) -> None:
         """Restore the previous values of names if a new kernel could not be compiled."""
-        self._shell.push(self.cells.restored())
+        self._shell.push(self.cells.restored(self._shell.user_ns))
 
     def _match(self, context: Any) -> dict[str, Any]:
         """Return completions in IPython's format."""

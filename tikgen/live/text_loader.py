@@ -53,6 +53,8 @@ class Loader:
         self._unnamed: dict[object, str] = {}
         self._unnamed_made = 0
         self._garbage = 0
+        # Ids whose first version has a kernel that cannot be compiled, for a notebook to take.
+        self.failed_first: set[str] = set()
 
     def load(
         self,
@@ -68,7 +70,8 @@ class Loader:
         that a module may contain, or Jinja2 that renders to it. ``ti``, ``np`` and ``tm``
         (``taichi.math``) are in scope, and other loaded texts can be imported by their ids. Common
         indentation is removed; lines keep their numbers. A text that is identical to the current
-        one, parameters included, is not loaded again.
+        one, parameters included, is not loaded again, unless a text that it imports was replaced,
+        or ``ti.init`` freed fields that it made.
 
         Args:
             text: the text to load.
@@ -172,6 +175,8 @@ class Loader:
         current = versions.current if versions is not None else None
         if current is None or current.given != wanted:
             return None
+        if current.is_outdated(functools.partial(_current_module, weakref.ref(self))):
+            return None
         self._come_last(current.id)
         return current.module
 
@@ -183,6 +188,8 @@ class Loader:
         params: dict[str, Any],
     ) -> types.ModuleType:
         self._collect()
+        if id is None and type(text) is str:  # An outdated one keeps its id.
+            id = self._unnamed.get(given(text, params))
         record = self._begin(text, id, params)
         try:
             module = self._execute(record)
@@ -228,7 +235,8 @@ class Loader:
         source = prepare(record.text, record.params, record.id, filename)
         record.digest = source.digest
         explain = functools.partial(_explain, weakref.ref(self), record, source, filename)
-        find = functools.partial(_current_module, weakref.ref(self))
+        record.imported = {}
+        find = functools.partial(_imported_module, weakref.ref(self), record.imported)
         names = {"ti": ti, "np": np, "tm": ti.math, "__builtins__": _builtins_with(find)}
         start = time.perf_counter()
         module = load_text(source.text, filename, source, names, explain)
@@ -280,6 +288,7 @@ class Loader:
                 return ""
             previous = versions.before(record)
         if previous is None:
+            self.failed_first.add(record.id)
             return ""
         try:
             module = self._revive(previous)
@@ -348,6 +357,16 @@ def _current_module(loader: weakref.ref[Loader], id: str) -> types.ModuleType | 
     owner = loader()
     versions = owner._loaded.get(id) if owner is not None else None
     return versions.current.module if versions is not None else None
+
+
+def _imported_module(
+    loader: weakref.ref[Loader], imported: dict[str, weakref.ref[types.ModuleType]], id: str
+) -> types.ModuleType | None:
+    """Return the module under ``id`` as :func:`_current_module` does, and note it."""
+    module = _current_module(loader, id)
+    if module is not None:
+        imported[id] = weakref.ref(module)
+    return module
 
 
 def _run_check(

@@ -7,12 +7,13 @@ import time
 import types
 import weakref
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Literal
 
-from tikgen.taichi import arrays
+from tikgen.taichi import arrays, runtime
+from tikgen.taichi.freed import freed_in
 
 # Texts kept for each id.
 MOST_VERSIONS = 20
@@ -67,11 +68,27 @@ class Record:
         self.executions = 0
         self.module: types.ModuleType | None = None
         self._weak_module: weakref.ref[types.ModuleType] | None = None
+        # What its text imported from the same loader when it was executed.
+        self.imported: dict[str, weakref.ref[types.ModuleType]] = {}
+        self._epoch: object = None
 
     def enter(self, module: types.ModuleType) -> None:
         """Make this version current with ``module``."""
         self.state, self.error = "current", ""
         self._weak_module, self.module = weakref.ref(module), module
+
+    def is_outdated(self, find: Callable[[str], types.ModuleType | None]) -> bool:
+        """Return whether its text gives another module now: ``find`` returns those by id.
+
+        What it imported was replaced, or its fields were of an earlier ``ti.init``.
+        """
+        if any(made() is not find(id) for id, made in self.imported.items()):
+            return True
+        if self.module is not None and runtime.epoch() is not self._epoch:
+            if freed_in(vars(self.module)):
+                return True
+            self._epoch = runtime.epoch()
+        return False
 
     def leave(self, state: State) -> int:
         """Release the module; return how many bytes that may free."""

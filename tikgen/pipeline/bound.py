@@ -55,10 +55,28 @@ class BoundKernel(Here):
         return self._binding.kernel
 
     @property
+    def loaded(self) -> Loaded:
+        """Return the code that it launches: old code if that of the kernel takes other arguments.
+
+        Raises:
+            ArgumentError: if the bound arguments are of no use now.
+        """
+        return self._current().loaded
+
+    @property
     def arguments(self) -> dict[str, Any]:
         """Return the bound arguments by name; raises ArgumentError if they are of no use now."""
+        return self._current().named
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """Return the arguments by name as they were bound last, of use or not."""
+        return self._binding.named
+
+    def code_and_values(self) -> tuple[Loaded, tuple[Any, ...]]:
+        """Return the code that it launches and its arguments; raises ArgumentError as above."""
         binding = self._current()
-        return dict(zip(binding.loaded.signature.names, binding.given, strict=True))
+        return binding.loaded, tuple(binding.given)
 
     @property
     def signature(self) -> Signature:
@@ -134,10 +152,12 @@ class BoundKernel(Here):
             if name not in loaded.signature.names:
                 problem = loaded.signature.unknown(name, arguments[name])
                 raise ArgumentError(loaded.name, problem)
-        old = dict(zip(loaded.signature.names, binding.given, strict=True))
-        # Fields are compiled in: another field needs another instance of the kernel.
-        values = tuple((old | arguments).values())
-        made = _Binding(self._asked.for_arguments(values, {}), values, self._option)
+        values = tuple((binding.named | arguments).values())
+        if binding.kernel.loaded is loaded:
+            # Fields are compiled in: another field needs another instance of the kernel.
+            made = _Binding(self._asked.for_arguments(values, {}), values, self._option)
+        else:  # The code of the kernel takes other arguments.
+            made = _Binding(binding.kernel, values, self._option, loaded)
         with binding.changing:
             self._binding, binding.is_current = made, False
 
@@ -170,17 +190,24 @@ class BoundKernel(Here):
         return binding
 
     def _followed(self, binding: _Binding) -> _Binding:
-        """Return the arguments of ``binding`` bound to the new code, where it takes them."""
+        """Return the arguments of ``binding`` bound to the new code, where it takes them.
+
+        They are matched by name, and have to keep their roles.
+        """
         while True:
             version = binding.version
-            arguments = tuple(binding.given)
-            kernel = binding.kernel
-            kernel.take_offer(arguments, {})
+            arguments = binding.named
+            kernel, signature = binding.kernel, binding.loaded.signature
+            if (offer := kernel.offered) is not None:
+                if changed := signature.change_of_roles(offer.loaded.signature):
+                    offer.refuse(ArgumentError(binding.loaded.name, changed))
+                else:
+                    kernel.take_offer((), arguments)
             loaded = kernel.loaded
-            if loaded is binding.loaded:
+            if loaded is binding.loaded or signature.change_of_roles(loaded.signature):
                 return binding
             try:
-                values = loaded.signature.order(arguments, {})
+                values = loaded.signature.order((), arguments)
                 made = _Binding(kernel, values, self._option, loaded)
             except ArgumentError:
                 if not loaded.is_loaded:
@@ -243,6 +270,11 @@ class _Binding:
         }
         behind = len(loaded.signature.arguments)
         self._numbers = {a.name: (n, a) for n, a in enumerate(loaded.numbers, behind)}
+
+    @property
+    def named(self) -> dict[str, Any]:
+        """Return what was passed, by name."""
+        return dict(zip(self.loaded.signature.names, self.given, strict=True))
 
     def keep_scalars(self, scalars: dict[str, Any], context: _Context | None) -> bool:
         """Keep all new values, or none and return False if this binding was replaced."""

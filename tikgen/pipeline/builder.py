@@ -24,6 +24,7 @@ from tikgen.pipeline.sized import SizedKernel
 from tikgen.pipeline.variant_key import key_fields
 from tikgen.store import default_store
 from tikgen.taichi import runtime
+from tikgen.taichi.freed import freed_in
 from tikgen.template import catalogue
 from tikgen.template.arguments import Argument
 from tikgen.template.base import Template
@@ -279,7 +280,7 @@ def kernel_of(
     with _lock:
         _sources.setdefault(source.variant.key, source)
         kernel = journal.timed("dedup", lambda: _kernels.get(identity))
-        if kernel is None:
+        if kernel is None or freed_in(vars(kernel.loaded.module)):
             loaded = load_source(source, arguments_of)
             kernel = _kernels[identity] = Kernel(loaded, _varied)
             _alive[next(_numbers)] = kernel

@@ -18,6 +18,12 @@ class Offer:
     report: Callable[[TikgenError | None], None]
     was_reported: bool = False
 
+    def refuse(self, error: TikgenError) -> None:
+        """Report once that the code waits for a call with other arguments."""
+        was_reported, self.was_reported = self.was_reported, True
+        if not was_reported:
+            self.report(error)
+
     def refusal(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> TikgenError | None:
         """Compile the code for the arguments of a call; return why that failed, or None.
 

@@ -44,6 +44,16 @@ class Signature(Rules):
                         sizes.setdefault(symbol, extent - more)
         return sizes
 
+    def change_of_roles(self, newer: Signature) -> str:
+        """Return which array of the same name has another role in newer code, or nothing."""
+        roles = {a.name: a.role for a in self.arguments if isinstance(a, Array)}
+        for argument in newer.arguments:
+            role = getattr(argument, "role", None)
+            if role is not None and roles.get(argument.name, role) != role:
+                was = roles[argument.name]
+                return f"argument {argument.name!r} is bound with the role {was!r}, not {role!r}"
+        return ""
+
     def on_host(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Return arguments by name, with the elements of every array as a NumPy array.
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import cast
 
 import numpy as np
 
-from tikgen.pipeline.kernel import Kernel
 from tikgen.program.plan import Exchange, Launch, Node, Plan, Repeat, Task
 from tikgen.program.slots import is_array
 
@@ -36,13 +34,13 @@ def _bytes(nodes: Sequence[Node]) -> int | None:
 
 
 def _bytes_of(launch: Launch) -> int | None:
-    kernel = cast("Kernel", launch.bound.kernel)
     shapes = {
         name: np.broadcast_to(np.int8(0), tuple(value.shape))
         for name, value in launch.bound.arguments.items()
         if is_array(value)
     }
     try:
-        return int(kernel.template.cost(kernel.problem, kernel.sizes_of(shapes)).bytes)
+        variant, sizes = launch.bound.loaded.source.variant, launch.bound.signature.sizes_of(shapes)
+        return int(variant.template.cost(variant.problem, sizes).bytes)
     except Exception:  # A user's own template may have none, or one that fails.
         return None

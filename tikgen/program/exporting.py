@@ -39,6 +39,11 @@ class _Recorder(PythonStepper):
             raise ProgramError(
                 f"a graph cannot hold {kernel.name}, whose scalars change with the step"
             )
+        if call.loaded is not kernel.loaded:
+            raise ProgramError(
+                f"a graph cannot hold {kernel.name}, which was reloaded with other arguments; "
+                "make the program again"
+            )
         if kernel.variant.views:
             raise ProgramError(
                 f"a graph cannot hold {kernel.name}, which takes views; use contiguous arrays"

@@ -42,7 +42,7 @@ class Launchers:
     def is_current(self) -> bool:
         """Return whether every kernel still has the code that is launched."""
         return all(
-            call.kernel.loaded is loaded and loaded.is_loaded and not call.kernel.is_changing
+            loaded.is_loaded and call.loaded is loaded  # Adopts new code.
             for call, loaded in self._code_of.items()
         )
 
@@ -52,13 +52,13 @@ class Launchers:
 
     def take(self, call: Call, launcher: Any) -> None:
         """Launch a call by the launcher of another one that does the same."""
-        self._launchers[call], self._code_of[call] = launcher, call.kernel.loaded
+        self._launchers[call], self._code_of[call] = launcher, call.loaded
 
     def of(self, call: Call) -> Any:
         """Return the launcher of a call; raises EngineUnavailable."""
         if call not in self._launchers:
-            values = tuple(call.bound.arguments.values())  # Adopts new code.
-            loaded = self._code_of[call] = call.kernel.loaded
+            loaded, values = call.bound.code_and_values()
+            self._code_of[call] = loaded
             sizes = tuple(loaded.check(values))
             direct = direct_of(loaded, self._engine)
             # Launches follow each other, so that those of a kernel can share scratch arrays.
@@ -108,5 +108,5 @@ def address_of(launcher: Any, slot: int) -> int:
 
 def scalar_of(call: Call, name: str) -> tuple[int, Scalar]:
     """Return a scalar argument, and its slot."""
-    arguments = enumerate(call.kernel.loaded.signature.arguments)
+    arguments = enumerate(call.loaded.signature.arguments)
     return next((slot, a) for slot, a in arguments if isinstance(a, Scalar) and a.name == name)

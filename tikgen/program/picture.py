@@ -65,7 +65,7 @@ def _launch(bound: BoundKernel, slots: Slots, varying: Any) -> str:
         if isinstance(argument, Array) and argument.role == "out"
     }
     shown = {}
-    for name, value in bound.arguments.items():
+    for name, value in bound.given.items():
         text = _name(value, slots) if is_array(value) else f"{value:.6g}"
         shown[name] = "by step" if name in varying else text
     takes = ", ".join(f"{name}={text}" for name, text in shown.items() if name not in written)

@@ -16,6 +16,7 @@ from tikgen.errors import ProgramError, TikgenError
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
+from tikgen.pipeline.loaded import Loaded
 from tikgen.program import agreement, parts, scalars
 from tikgen.program.slots import Slots, dtype_of, is_array
 from tikgen.program.team import Job, Team, Work, array_in
@@ -37,6 +38,11 @@ class Call:
     def kernel(self) -> Kernel:
         """Return the kernel."""
         return cast("Kernel", self.bound.kernel)
+
+    @property
+    def loaded(self) -> Loaded:
+        """Return the code that is launched, which may be older than that of the kernel."""
+        return self.bound.loaded
 
 
 @dataclass(frozen=True, eq=False)

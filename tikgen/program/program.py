@@ -213,7 +213,7 @@ class Program(Here):
         )
         # From here on, as processes wait for each other to make the call.
         interrupts = Interrupts(self._walk)
-        with interrupts, self._working(wanted.described, runs=True):
+        with interrupts, self._working(wanted.described, runs=True, launches=True):
             wanted.checked()
             start = time.perf_counter()
             try:
@@ -332,7 +332,7 @@ class Program(Here):
         Raises:
             ProgramError: if ``steps`` is no whole number of 0 or more.
         """
-        with self._working(f"verify({steps})"):
+        with self._working(f"verify({steps})", launches=True):
             count = running.Wanted(steps=steps).checked().total
             self._walk.check_tables(count)
             return references.verify(self._walk, self._slots, count)
@@ -362,18 +362,19 @@ class Program(Here):
         return exported(self._plan, self._slots, path, archs, options)
 
     @contextmanager
-    def _working(self, call: str, runs: bool = False) -> Iterator[None]:
+    def _working(self, call: str, runs: bool = False, launches: bool = False) -> Iterator[None]:
         """Refuse two calls at once, arrays that changed, and processes that call other things.
 
         Args:
             call: what is called, with its arguments.
             runs: whether it does steps.
+            launches: whether it launches kernels.
         """
         if not self._lock.acquire(blocking=False):
             raise ProgramError("the program is running already")
         self._worker = threading.get_ident()
         try:
-            self._check_all(call, runs)
+            self._check_all(call, runs, launches)
             yield
         finally:
             self._walk.stepper.finish()
@@ -390,16 +391,16 @@ class Program(Here):
             with self._working(call):
                 yield
 
-    def _check_all(self, call: str, runs: bool = False) -> None:
+    def _check_all(self, call: str, runs: bool = False, launches: bool = False) -> None:
         """Raise ProgramError if it cannot run now, or other processes call something else."""
-        team = self._plan.team
+        team, check = self._plan.team, self.check if launches else self._check_arrays
         if team is None or not call:
-            self.check()
+            check()
         else:
             runtime.refuse_fork("the program")
             problem = ""
             try:
-                self.check()
+                check()
             except TikgenError as error:
                 problem = str(error)
             functions = self._plan.composites if runs else []
@@ -407,16 +408,20 @@ class Program(Here):
         self._plan.renew()
 
     def check(self) -> None:
-        """Raise ProgramError if it cannot run now, since an array or Taichi changed."""
+        """Raise ProgramError if it cannot run now, since an array, Taichi or a kernel changed."""
+        self._check_arrays()
+        try:
+            if not self._walk.stepper.is_current:
+                self._walk.stepper, self._why = self._made_stepper()
+        except TikgenError as error:
+            raise ProgramError(str(error)) from None
+
+    def _check_arrays(self) -> None:
+        """Raise ProgramError if the arrays are of no use now; they need no code of kernels."""
         runtime.refuse_fork("the program")
         if runtime.epoch() is not self._epoch:
             raise ProgramError("the program was made before the last ti.init; make it again")
         self._slots.check_unchanged()
-        if not self._walk.stepper.is_current:
-            try:
-                self._walk.stepper, self._why = self._made_stepper()
-            except TikgenError as error:
-                raise ProgramError(str(error)) from None
 
     def __str__(self) -> str:
         """Return the program in words, a line for each part."""

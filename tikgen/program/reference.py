@@ -11,6 +11,7 @@ import numpy.typing as npt
 
 from tikgen.errors import TemplateError, VerificationError
 from tikgen.pipeline.comparison import errors, fractions, narrowed
+from tikgen.pipeline.expected import expected
 from tikgen.program import varying
 from tikgen.program.copies import copied
 from tikgen.program.plan import Arrangement, Call, Plan, Task
@@ -21,7 +22,6 @@ from tikgen.program.team import Job
 from tikgen.program.walk import Walk
 from tikgen.taichi import arrays
 from tikgen.template.arguments import Array
-from tikgen.template.base import Template
 
 NDArray = npt.NDArray[Any]
 
@@ -117,17 +117,18 @@ class CheckingStepper(PythonStepper):
             for name, value in _arguments(call, step).items()
         }
         try:
-            expected = _expected(call, given)
+            found = _expected(call, given)
         except TemplateError:
             self.unchecked[call.kernel.name] = None
             self._launcher.launch(call, step)
             return
         with np.errstate(all="ignore"):
-            wanted = dict(expected)
-            allowed = call.kernel.template.tolerance(call.kernel.problem, given, wanted)
+            wanted = dict(found)
+            variant = call.loaded.source.variant
+            allowed = variant.template.tolerance(variant.problem, given, wanted)
         self._launcher.launch(call, step)
         self.launches += 1
-        for name, value in expected.items():
+        for name, value in found.items():
             actual = np.array(arrays.to_host(call.bound.arguments[name]))
             self._compare(f"step {step}: {call.kernel.name}, {name}", actual, value, allowed, name)
 
@@ -158,13 +159,11 @@ def _arguments(call: Call, step: int) -> dict[str, Any]:
 
 def _expected(call: Call, given: Mapping[str, Any]) -> dict[str, NDArray]:
     """Return the values of each array that a launch writes; raises TemplateError."""
-    kernel = call.kernel
-    if type(kernel.template).reference is Template.reference:
-        raise TemplateError(kernel.template.name, "has no reference")
+    loaded = call.loaded
     with np.errstate(all="ignore"):
-        found = kernel.reference(**given)
+        found = expected(loaded, (), given)
     results = found if isinstance(found, tuple) else (found,)
-    written = [a.name for a in kernel.signature.arguments if isinstance(a, Array) and a.written]
+    written = [a.name for a in loaded.signature.arguments if isinstance(a, Array) and a.written]
     return dict(zip(written, map(np.asarray, results), strict=True))
 
 

@@ -21,7 +21,7 @@ def values(
     Raises:
         ProgramError: if a table ends before, or a value does not fit the scalar.
     """
-    signature = bound.kernel.loaded.signature
+    signature = bound.loaded.signature
     place = signature.names.index(name)
     argument = signature.arguments[place]
     assert isinstance(argument, Scalar)

@@ -27,7 +27,7 @@ from taichi.lang.argpack import ArgPack
 from taichi.lang.exception import handle_exception_from_cpp
 from taichi.lang.field import Field
 
-from tikgen.errors import TaichiNotInitialised, WrongThread
+from tikgen.errors import ArgumentError, TaichiNotInitialised, WrongThread
 from tikgen.taichi import functions, reading, runtime, stores
 
 epoch_at_import = impl.pytaichi
@@ -129,6 +129,8 @@ class _LiveKernel(kernel_impl.Kernel):  # type: ignore[misc]
             program.compile_kernel(program.config(), program.get_device_caps(), instance)
         except Exception as error:
             self.compiled_kernels.pop(key, None)
+            if isinstance(error, ArgumentError):
+                raise  # Another text would not help: see `freed`.
             raise _CannotCompile(handle_exception_from_cpp(error)) from None
         self._was_compiled = True
         return key

@@ -119,7 +119,7 @@ def _stand_of(processes: Processes, template: Template, job: RanksJob) -> Stand:
 
 def _compiled(steps: Sequence[GridStep]) -> str:
     """Compile the kernels of this rank; return the digest of the first."""
-    kernels = [step.bound.kernel.loaded for step in steps]
+    kernels = [step.bound.loaded for step in steps]
     for loaded, step in zip(kernels, steps, strict=True):
         loaded.compile_for(loaded.prepare(tuple(step.bound.arguments.values())))
     return kernels[0].source.digest
