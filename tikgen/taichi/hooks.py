@@ -117,9 +117,7 @@ class StageHooks:
     def _instantiate(self, original: Any, kernel: Any, *args: Any, **kwargs: Any) -> Any:
         if not isinstance(kernel, kernel_impl.Kernel):  # A ti.func within a kernel.
             tree, context = original(kernel, *args, **kwargs)
-            caller = self._instance.kernel
-            if caller is not None and self._is_own(caller.func):
-                freed.refuse_freed(kernel.func, context.global_vars)
+            freed.refuse_freed(kernel.func, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
             return tree, context
         signature = kernels.shown_signature(kernel, kwargs.get("arg_features"))
@@ -128,8 +126,8 @@ class StageHooks:
 
         def instantiated() -> Any:
             tree, context = original(kernel, *args, **kwargs)
+            freed.refuse_freed(kernel.func, context.global_vars)
             if self._is_own(kernel.func):
-                freed.refuse_freed(kernel.func, context.global_vars)
                 wrapped_indices.rewrite(tree, context.global_vars)
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
