@@ -217,7 +217,7 @@ def test_memory_that_was_freed_is_refused(axpy: Any, torch: Any) -> None:
     bound = axpy.bind(1.0, x, y, z)
     bound()
     x.untyped_storage().resize_(0)
-    with pytest.raises(ArgumentError, match="was freed"):
+    with pytest.raises(ArgumentError, match="holds no data"):
         bound()
     with pytest.raises(ArgumentError, match="takes a CUDA stream"), on_stream("side"):
         pass

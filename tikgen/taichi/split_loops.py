@@ -76,7 +76,7 @@ class _Split(ast.NodeTransformer):
         ends = {ast.unparse(each.args[2]) for each in marked}
         if len(ends) != 1 or not 1 <= len(over.args) <= 2:
             return node
-        steps = [ast.literal_eval(each.args[1]) for each in marked]
+        steps = [int(ast.unparse(each.args[1])) for each in marked]
         start, stop = ([None, *over.args] if len(over.args) == 1 else over.args)[-2:]
         self._count += 1
         made = ast.parse(
@@ -112,6 +112,6 @@ class _Plain(ast.NodeTransformer):
         self.generic_visit(node)
         if not _is_marked(node) or ast.unparse(node.args[0]) != self._index:
             return node
-        step = ast.literal_eval(node.args[1])
+        step = int(ast.unparse(node.args[1]))
         sign = ast.Add() if step > 0 else ast.Sub()
         return ast.copy_location(ast.BinOp(node.args[0], sign, ast.Constant(abs(step))), node)
