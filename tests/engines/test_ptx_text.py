@@ -104,6 +104,14 @@ def test_threads_do_several_short_iterations() -> None:
             assert ptx_text.iterations(task) == (4 if (name, number) in plain else 1)
 
 
+def test_the_name_of_a_block_is_no_function() -> None:
+    comment = "// %bb.5:  // %false_block.i.function_body.exit_crit_edge\n\tret;"
+    text = SERIAL.replace("BODY", comment)
+    assert direct_cuda.text_problem(text, KINDS) == ""
+    other = f"{text}\n.extern .func left();\n"
+    assert direct_cuda.text_problem(other, KINDS) == "its PTX is of an unknown form"
+
+
 def test_numbers_of_a_serial_task_are_computed() -> None:
     _, (serial, task) = ptx_text.translated(read("stencil-0"), 48)
     for shape in ((64, 64, 64), (3, 700, 5), (1, 1, 1), (130, 2, 65)):

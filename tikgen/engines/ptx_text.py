@@ -26,6 +26,8 @@ _FUNCTION = re.compile(
     r"(?:\s*;|[^;{]*\{.*?^\}$)",
     re.M | re.S,
 )
+# Of a function that is none of those; comments name blocks such as `function_body`.
+_LEFT = re.compile(r"^\s*(?:\.\w+\s+)*\.func\b", re.M)
 _INSTRUCTION = re.compile(r"^\s*(?:@(!?%p\d+)\s+)?([a-z][\w.]*)(?:\s+([^;]*))?;")
 _OPERAND = re.compile(r"\{[^}]*\}|\[[^\]]*\]|[^,\s]+")
 _ADDRESS = re.compile(r"\[([%\w$]+)(?:\+(-?\d+))?\]$")
@@ -148,7 +150,7 @@ def translated(text: str, size: int) -> tuple[str, list[Task]]:
     if missing := sorted(calls - defined):
         raise ValueError(f"calls {', '.join(missing)}, which is not in its code")
     text = _FUNCTION.sub("", text)
-    if ".func" in text:
+    if _LEFT.search(text):
         raise ValueError("its PTX is of an unknown form")
     starts = list(_ENTRY.finditer(text))
     head = text[: starts[0].start()] + "\n".join(found[0] for found in functions) + "\n"
