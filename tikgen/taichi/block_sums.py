@@ -2,7 +2,7 @@
 
 ``y[0] += x[i]`` in a parallel loop is an atomic addition at each turn, for which all threads of the
 device wait for each other: a sum of 60 M singles took 106 ms on an H200, and stopped at 2**24. Here
-each of at most 262,144 threads takes every so manieth turn and adds to a variable, blocks put
+at most 262,144 threads go through the turns in a grid-stride loop and add to variables, blocks put
 together what their threads have, and one thread of each adds that to the element. Minima and maxima
 are found likewise.
 """
