@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen.errors import ArgumentError, ProgramError
+from tikgen.errors import ArgumentError, ProgramError, TikgenError
 from tikgen.pipeline import builder
 
 KERNEL = """#% from "_shared/signature.j2" import signature
@@ -162,5 +162,5 @@ def test_the_state_is_saved_where_nothing_can_be_launched(ti_arch, line, tmp_pat
     assert program.state().steps == 1
     program.save(tmp_path / "state.npz")
     program.settle()
-    with pytest.raises(ProgramError, match="was unloaded"):
+    with pytest.raises(TikgenError, match="was unloaded"):
         program.run(1)
