@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import tikgen
-from tikgen.errors import ArgumentError, ProgramError, TikgenError
+from tikgen.errors import ArgumentError, TikgenError
 from tikgen.pipeline import builder
 
 KERNEL = """#% from "_shared/signature.j2" import signature
