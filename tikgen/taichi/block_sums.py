@@ -17,6 +17,7 @@ from typing import Any
 import taichi as ti
 from taichi.types.ndarray_type import NdarrayType
 
+from tikgen.taichi import trees
 from tikgen.taichi.loop_sums import Change, Element, changed_by, dtypes_of, is_there, redirect
 
 _OWN = "tikgen_"
@@ -140,10 +141,8 @@ def _by_blocks(
         halves=_lines(halves, 3),
         ends=_lines(ends, 2),
     )
-    made = ast.parse(code).body
-    nodes = [node for statement in made for node in ast.walk(statement)]
-    for node in nodes:
-        ast.copy_location(node, loop)
+    made = trees.statements(code, loop)
+    nodes = (node for statement in made for node in ast.walk(statement))
     turns = next(n for n in nodes if isinstance(n, ast.For) and ast.unparse(n.body[-1]) == _MARK)
     turns.body[-1:] = loop.body
     return made
@@ -171,12 +170,12 @@ def _space(loop: ast.stmt, axes: Mapping[str, Any], names: Mapping[str, Any]) ->
         return [(name, "0", f"{over.id}.shape[{axis}]") for axis, name in enumerate(indices)]
     if not isinstance(over, ast.Call) or over.keywords:
         return []
-    if isinstance(over.func, ast.Name) and over.func.id == "range" and "range" not in names:
+    if trees.called(over, names) is range:
         ends = [_index(one) for one in over.args]
         if len(indices) != 1 or not 1 <= len(ends) <= 2:
             return []
         return [(indices[0], *(("0", ends[0]) if len(ends) == 1 else (ends[0], ends[1])))]
-    if _called(over, names) is not ti.ndrange or len(over.args) != len(indices):
+    if trees.called(over, names) is not ti.ndrange or len(over.args) != len(indices):
         return []
     found: _Space = []
     for name, given in zip(indices, over.args, strict=True):
@@ -196,15 +195,5 @@ def _index(end: ast.expr) -> str:
 
 def _grouped(over: ast.expr, names: Mapping[str, Any]) -> ast.expr | None:
     """Return over what a loop with one vector of indices runs, None if it is no such loop."""
-    is_grouped = isinstance(over, ast.Call) and _called(over, names) is ti.grouped
+    is_grouped = isinstance(over, ast.Call) and trees.called(over, names) is ti.grouped
     return over.args[0] if is_grouped and isinstance(over, ast.Call) and over.args else None
-
-
-def _called(call: ast.Call, names: Mapping[str, Any]) -> Any:
-    """Return the function of Taichi that is called, None if it is another one."""
-    function = call.func
-    if isinstance(function, ast.Name):
-        return names.get(function.id)
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return getattr(ti, function.attr, None) if names.get(function.value.id) is ti else None
-    return None

@@ -11,18 +11,17 @@ nest writes is read by no other turn under another name.
 from __future__ import annotations
 
 import ast
-import builtins
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import taichi as ti
-import taichi.math as tm
 from taichi.lang import impl, kernel_impl
+
+from tikgen.taichi import trees
 
 _OWN = "tikgen_nest"
 # Functions that only compute.
 _BUILTINS = (abs, bool, float, int, max, min, pow, range, round)
-_MODULES = (ti, tm)
 _ATOMIC = (ti.atomic_add, ti.atomic_sub, ti.atomic_max, ti.atomic_min)
 _IMPURE = ("atomic_", "random", "randn", "static_print", "append", "activate", "deactivate")
 # Of an index: its loop, and the number that is added to it.
@@ -139,12 +138,9 @@ class _Nest:
 
     def as_one(self) -> ast.For:
         """Return the nest as one loop."""
-        loop = ast.parse(
-            f"for {', '.join(self._indices)} in {_OWN}_range({', '.join(self._ranges)}):\n    pass"
-        ).body[0]
+        head = f"for {', '.join(self._indices)} in {_OWN}_range({', '.join(self._ranges)})"
+        (loop,) = trees.statements(f"{head}:\n    pass", self._levels[0])
         assert isinstance(loop, ast.For)
-        for node in ast.walk(loop):
-            ast.copy_location(node, self._levels[0])
         loop.body = self._body
         return loop
 
@@ -152,8 +148,7 @@ class _Nest:
         """Return the code of a range with ends that no turn changes."""
         is_range = (
             isinstance(over, ast.Call)
-            and isinstance(over.func, ast.Name)
-            and self._found(over.func) is range
+            and trees.called(over, self._names) is range
             and 1 <= len(over.args) <= 2
             and not over.keywords
         )
@@ -184,7 +179,7 @@ class _Nest:
         if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
             target: ast.expr = node.target
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            if self._called(node.value) not in _ATOMIC or not node.value.args:
+            if trees.called(node.value, self._names) not in _ATOMIC or not node.value.args:
                 return None
             target = node.value.args[0]
         else:
@@ -258,25 +253,11 @@ class _Nest:
 
     def _is_pure(self, call: ast.Call) -> bool:
         """Return whether a call only computes."""
-        found = self._called(call)
+        found = trees.called(call, self._names)
         name = getattr(found, "__name__", "")
-        is_known = any(found is getattr(module, name, None) for module in _MODULES)
+        is_known = any(found is getattr(module, name, None) for module in trees.MODULES)
         is_builtin = any(found is one for one in _BUILTINS)
         return found is not None and (is_builtin or (is_known and not name.startswith(_IMPURE)))
-
-    def _called(self, call: ast.Call) -> Any:
-        """Return the function that is called, None if it is not known."""
-        function = call.func
-        if isinstance(function, ast.Name):
-            return self._found(function)
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            owner = self._names.get(function.value.id)
-            if any(owner is module for module in _MODULES):
-                return getattr(owner, function.attr, None)
-        return None
-
-    def _found(self, name: ast.Name) -> Any:
-        return self._names.get(name.id, getattr(builtins, name.id, None))
 
 
 def _index(given: ast.expr, indices: Sequence[str]) -> _Index | None:

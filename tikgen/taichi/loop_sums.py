@@ -17,7 +17,7 @@ import taichi as ti
 from taichi.lang import impl
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen.taichi import loop_marks
+from tikgen.taichi import loop_marks, trees
 from tikgen.taichi.row_loops import is_static
 
 _OWN = "tikgen_sum"
@@ -71,8 +71,8 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
             for change, _ in changes:
                 redirect(change, variable)
             before, after = _around(element, variable, changes[0][1])
-            body += [_at(statement, code) for code in before]
-            behind.append(_at(statement, after))
+            body += trees.statements("\n".join(before), statement)
+            behind += trees.statements(after, statement)
         body += [statement, *behind]
     function.body = body
     ast.fix_missing_locations(tree)
@@ -147,11 +147,7 @@ def _change(node: ast.AST, names: Mapping[str, Any]) -> Change | None:
     if not isinstance(node, ast.Expr) or not isinstance(node.value, ast.Call):
         return None
     call = node.value
-    function: Any = None
-    if isinstance(call.func, ast.Name):
-        function = names.get(call.func.id)
-    elif isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name):
-        function = getattr(names.get(call.func.value.id), call.func.attr, None)
+    function = trees.called(call, names)
     operation = next((name for known, name in _CALLS.items() if known is function), "")
     fits = operation and len(call.args) == 2 and not call.keywords
     # Fast math lets an extreme pass over what is no number.
@@ -167,10 +163,3 @@ def _element(target: ast.expr) -> Element | None:
     indices: tuple[Any, ...] = tuple(n.value for n in given if isinstance(n, ast.Constant))
     are_known = len(indices) == len(given) and all(type(index) is int for index in indices)
     return Element(target.value.id, indices) if are_known else None
-
-
-def _at(statement: ast.stmt, code: str) -> ast.stmt:
-    made = ast.parse(code).body[0]
-    for node in ast.walk(made):
-        ast.copy_location(node, statement)
-    return made

@@ -19,6 +19,8 @@ import taichi as ti
 from taichi.lang import impl
 from taichi.types.ndarray_type import NdarrayType
 
+from tikgen.taichi import trees
+
 # Marks the copy of a kernel that is compiled so.
 _MARK = "_tikgen_by_rows"
 # Elements of a part, and what names of the new code begin with.
@@ -144,10 +146,8 @@ class _Loops:
             return statement
         if targets & self._assigned or targets.intersection(inner):
             return statement
-        loop = ast.parse(_text_of(ranges)).body[0]
+        (loop,) = trees.statements(_text_of(ranges), statement)
         assert isinstance(loop, ast.For)
-        for node in ast.walk(loop):
-            ast.copy_location(node, statement)
         elements = loop.body[-1]
         assert isinstance(elements, ast.For)
         elements.body = statement.body

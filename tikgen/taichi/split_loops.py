@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 import copy
 
-from tikgen.taichi import wrapped_indices
+from tikgen.taichi import trees, wrapped_indices
 
 # Longer code is not written three times.
 _MOST_NODES = 600
@@ -79,7 +79,7 @@ class _Split(ast.NodeTransformer):
         steps = [int(ast.unparse(each.args[1])) for each in marked]
         start, stop = ([None, *over.args] if len(over.args) == 1 else over.args)[-2:]
         self._count += 1
-        made = ast.parse(
+        made = trees.statements(
             _LOOPS.format(
                 n=self._count,
                 least=wrapped_indices.LEAST,
@@ -90,11 +90,9 @@ class _Split(ast.NodeTransformer):
                 end=ends.pop(),
                 left=max(0, -min(steps)),
                 right=max(0, *steps),
-            )
-        ).body
-        for statement in made:
-            for each in ast.walk(statement):
-                ast.copy_location(each, node)
+            ),
+            node,
+        )
         first, inner, last = (each for each in made if isinstance(each, ast.For))
         first.body, last.body = node.body, copy.deepcopy(node.body)
         inner.body = [_Plain(index.id).visit(copy.deepcopy(each)) for each in node.body]

@@ -17,6 +17,8 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl
 
+from tikgen.taichi import trees
+
 # Others take names that begin with tikgen_ for loops that were changed already.
 WRAPPED, CLAMPED = "wrapped_by_tikgen", "clamped_by_tikgen"
 LEAST, MOST = "least_by_tikgen", "most_by_tikgen"
@@ -156,7 +158,7 @@ class _Wrapped(ast.NodeTransformer):
             return {name: f"{over.id}.shape[{axis}]" for axis, name in enumerate(names)}
         if not isinstance(over, ast.Call) or over.keywords:
             return unknown
-        called = _called(over, self._names)
+        called = trees.called(over, self._names)
         if called is range and len(names) == 1 and 1 <= len(over.args) <= 2:
             given = over.args if len(over.args) == 1 else [ast.Tuple(over.args, ast.Load())]
         elif called is ti.ndrange and len(over.args) == len(names):
@@ -203,17 +205,19 @@ class _Wrapped(ast.NodeTransformer):
             number = (number + half) % int(extent) - half
         if self._extents.get(index) != extent or others or abs(number) > _MOST_STEPS:
             return node
-        return _at(node, f"{WRAPPED}({index}, {number}, {extent})" if number else index)
+        return trees.expression(
+            f"{WRAPPED}({index}, {number}, {extent})" if number else index, node
+        )
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Change the extreme of an index of a loop and an end of its extent."""
         self.generic_visit(node)
-        if _called(node, self._names) not in (ti.min, ti.max, min, max) or len(node.args) != 2:
+        if trees.called(node, self._names) not in (ti.min, ti.max, min, max) or len(node.args) != 2:
             return node
         for moved, end in (node.args, node.args[::-1]):
-            found = self._clamped(_called(node, self._names) in (ti.min, min), moved, end)
+            found = self._clamped(trees.called(node, self._names) in (ti.min, min), moved, end)
             if found:
-                return _at(node, found)
+                return trees.expression(found, node)
         return node
 
     def _clamped(self, is_least: bool, moved: ast.expr, end: ast.expr) -> str:
@@ -235,13 +239,6 @@ class _Wrapped(ast.NodeTransformer):
             if is_last and is_moved_on
             else ""
         )
-
-
-def _at(node: ast.expr, code: str) -> ast.expr:
-    made = ast.parse(code, mode="eval").body
-    for each in ast.walk(made):
-        ast.copy_location(each, node)
-    return made
 
 
 def _sum_of(node: ast.expr) -> list[tuple[int, ast.expr]] | None:
@@ -269,13 +266,3 @@ def _is_shape(node: ast.expr) -> bool:
 
 def _names_in(target: ast.expr) -> list[str]:
     return [node.id for node in ast.walk(target) if isinstance(node, ast.Name)]
-
-
-def _called(call: ast.Call, names: Mapping[str, Any]) -> Any:
-    """Return ``range`` or the function of Taichi that is called, None if it is another one."""
-    function = call.func
-    if isinstance(function, ast.Name):
-        return names.get(function.id, range if function.id == "range" else None)
-    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-        return getattr(ti, function.attr, None) if names.get(function.value.id) is ti else None
-    return None

@@ -1,0 +1,50 @@
+"""What changes of the trees of kernels share: who is called, and new code in the place of other."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Mapping
+from typing import Any
+
+import taichi as ti
+import taichi.math as tm
+
+MODULES = (ti, tm)
+
+
+def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
+    """Return the function of Python, of Taichi or of a name that is called, None for others.
+
+    Args:
+        call: the call.
+        names: the names that Taichi finds in the kernel.
+    """
+    function = call.func
+    if isinstance(function, ast.Name):
+        return names.get(function.id, getattr(builtins, function.id, None))
+    if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
+        owner = names.get(function.value.id)
+        if any(owner is module for module in MODULES):
+            return getattr(owner, function.attr, None)
+    return None
+
+
+def statements(code: str, place: ast.AST) -> list[ast.stmt]:
+    """Return the statements of new code, which messages find where other code was."""
+    made = ast.parse(code).body
+    for statement in made:
+        _put(statement, place)
+    return made
+
+
+def expression(code: str, place: ast.AST) -> ast.expr:
+    """Return the expression of new code, which messages find where other code was."""
+    made = ast.parse(code, mode="eval").body
+    _put(made, place)
+    return made
+
+
+def _put(made: ast.AST, place: ast.AST) -> None:
+    for each in ast.walk(made):
+        ast.copy_location(each, place)
