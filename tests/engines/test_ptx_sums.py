@@ -50,7 +50,7 @@ BODIES: dict[str, Any] = {
 
 
 @on_cuda
-@pytest.mark.arch
+@pytest.mark.usefixtures("ti_arch")
 @pytest.mark.parametrize("engine", ["direct-cuda", "taichi"])
 @pytest.mark.parametrize("body", BODIES)
 @settings(max_examples=8)
@@ -65,13 +65,6 @@ def test_sums_are_those_of_numpy(body: str, engine: str, count: int, dtype: str,
     y = np.zeros(3, kind)
     tikgen.from_string(TEXT.format(dtype=dtype, body=body)).with_engine(engine)(x, y)
     np.testing.assert_array_equal(y, BODIES[body](x.astype(np.int64)))
-
-
-@pytest.fixture(autouse=True)
-def _initialised(request: pytest.FixtureRequest) -> None:
-    """Have Taichi initialised for what hypothesis draws."""
-    if request.node.get_closest_marker("arch"):
-        request.getfixturevalue("ti_arch")
 
 
 def summed(text: str, exact: bool = False) -> str | None:

@@ -74,13 +74,6 @@ def nest(ranges: tuple[str, ...], body: str) -> str:
     return loops + textwrap.indent(body, "    " * len(ranges))
 
 
-@pytest.fixture(autouse=True)
-def _initialised(request: pytest.FixtureRequest) -> None:
-    """Have Taichi initialised for what hypothesis draws."""
-    if request.node.get_closest_marker("arch"):
-        request.getfixturevalue("ti_arch")
-
-
 def results(code: str, shape: tuple[int, int, int], seed: int) -> list[np.ndarray[Any, Any]]:
     rng = np.random.default_rng(seed)
     x, y = rng.integers(-9, 9, (2, *shape)).astype(np.float32)
@@ -90,7 +83,7 @@ def results(code: str, shape: tuple[int, int, int], seed: int) -> list[np.ndarra
     return [y, z]
 
 
-@pytest.mark.arch
+@pytest.mark.usefixtures("ti_arch")
 @settings(max_examples=12)
 @given(
     ranges=st.tuples(*[st.sampled_from(RANGES)] * 3),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -43,13 +44,6 @@ LOOPS = (
 Points = np.ndarray[Any, Any]
 
 
-@pytest.fixture(autouse=True)
-def _initialised(request: pytest.FixtureRequest) -> None:
-    """Have Taichi initialised for what hypothesis draws."""
-    if request.node.get_closest_marker("arch"):
-        request.getfixturevalue("ti_arch")
-
-
 def index(name: str, extent: str, step: int, wraps: bool) -> tuple[str, Any]:
     """Return the code of an index, and the function that finds it."""
     if wraps:
@@ -59,7 +53,7 @@ def index(name: str, extent: str, step: int, wraps: bool) -> tuple[str, Any]:
     return f"min({extent} - 1, {name} + {step})", lambda at, count: np.minimum(at + step, count - 1)
 
 
-@pytest.mark.arch
+@pytest.mark.usefixtures("ti_arch")
 @settings(max_examples=12)
 @given(
     loop=st.sampled_from(LOOPS),
@@ -96,7 +90,7 @@ def rewritten(body: str, inner: str = "for j in range(x.shape[1])") -> list[str]
     """Return the lines of a loop over rows, rewritten."""
     code = f"def f(x, y):\n    for i in range(x.shape[0]):\n        {inner}:\n            {body}"
     tree = ast.parse(code)
-    wrapped_indices.rewrite(tree, {"ti": ti})
+    wrapped_indices.rewrite(tree, SimpleNamespace(arguments=[]), {"ti": ti})
     before = ast.unparse(tree)
     split_loops.rewrite(tree)
     after = ast.unparse(tree)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -42,20 +43,13 @@ LOOPS = (
 STEPS = st.integers(-6, 6)
 
 
-@pytest.fixture(autouse=True)
-def _initialised(request: pytest.FixtureRequest) -> None:
-    """Have Taichi initialised for what hypothesis draws."""
-    if request.node.get_closest_marker("arch"):
-        request.getfixturevalue("ti_arch")
-
-
 def index(name: str, extent: str, step: int, times: int) -> str:
     sign = "+" if step >= 0 else "-"
     whole = f" + {extent}" * times if times >= 0 else f" - {extent}"
     return f"({name} {sign} {abs(step)}{whole}) % {extent}"
 
 
-@pytest.mark.arch
+@pytest.mark.usefixtures("ti_arch")
 @settings(max_examples=15)
 @given(
     over=st.sampled_from(LOOPS),
@@ -81,10 +75,16 @@ def test_elements_are_those_of_numpy(
     np.testing.assert_array_equal(z, 10 * (k % 6) + (k + 5) % 6)
 
 
+# Of the kernels below.
+KERNEL = SimpleNamespace(
+    arguments=[SimpleNamespace(name="x", annotation=ti.types.ndarray(ti.f32, ndim=2))]
+)
+
+
 def rewritten(loop: str, code: str, before: str = "n, m = x.shape") -> str:
     text = f"def f(x, y, count):\n    {before}\n    {loop}:\n        y[0] = {code}"
     tree = ast.parse(text)
-    wrapped_indices.rewrite(tree, {"ti": ti, "SIX": 6})
+    wrapped_indices.rewrite(tree, KERNEL, {"ti": ti, "SIX": 6})
     return ast.unparse(tree).splitlines()[-1].strip().partition(" = ")[2]
 
 
@@ -118,6 +118,8 @@ def test_a_remainder_of_an_index_is_changed(loop: str, code: str, expected: str)
         ("for i in range(-1, n)", "(i + 1) % n"),
         ("for i in range(0, n, 2)", "(i + 1) % n"),
         ("for i in range(count, n)", "(i + 1) % n"),
+        # The indices of a field may begin below 0.
+        ("for i, j in y", "(i + 1) % y.shape[0]"),
         # Other sums, and steps that take longer than a division.
         ("for i, j in x", "(i + j) % n"),
         ("for i, j in x", "(n - i) % n"),
@@ -149,5 +151,21 @@ def test_an_index_that_is_assigned_stays() -> None:
         """
     )
     tree = ast.parse(code)
-    wrapped_indices.rewrite(tree, {"ti": ti})
+    wrapped_indices.rewrite(tree, KERNEL, {"ti": ti})
     assert ast.unparse(tree) == ast.unparse(ast.parse(code))
+
+
+@pytest.mark.arch
+def test_indices_of_a_field_with_an_offset_begin_below_0(ti_arch: str) -> None:
+    text = """
+import taichi as ti
+
+
+@ti.kernel
+def wrap(f: ti.template(), y: ti.types.ndarray(dtype=ti.i32, ndim=1)):
+    for i in f:
+        y[i + 3] = (i + 1) % f.shape[0]
+"""
+    y = np.zeros(5, np.int32)
+    tikgen.from_string(text)(ti.field(ti.i32, 5, offset=-3), y)
+    np.testing.assert_array_equal(y, (np.arange(-3, 2) + 1) % 5)

@@ -15,7 +15,6 @@ from collections.abc import Mapping
 from typing import Any
 
 import taichi as ti
-from taichi.types.ndarray_type import NdarrayType
 
 from tikgen.taichi import trees
 from tikgen.taichi.loop_sums import Change, Element, changed_by, dtypes_of, is_there, redirect
@@ -63,11 +62,7 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     function = tree.body[0] if tree.body else None
     if not dtypes or not isinstance(function, ast.FunctionDef) or _is_special(function):
         return
-    axes = {
-        argument.name: argument.annotation.ndim
-        for argument in kernel.arguments
-        if isinstance(argument.annotation, NdarrayType)
-    }
+    axes = trees.axes_of(kernel)
     body: list[ast.stmt] = []
     for statement in function.body:
         before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
@@ -156,7 +151,7 @@ def _lines(code: list[str], depth: int) -> str:
 def _space(loop: ast.stmt, axes: Mapping[str, Any], names: Mapping[str, Any]) -> _Space:
     """Return the indices of a loop and their ranges, none if they are not known."""
     assert isinstance(loop, ast.For)
-    listed = loop.target.elts if isinstance(loop.target, ast.Tuple) else [loop.target]
+    listed = trees.listed(loop.target)
     indices = [one.id for one in listed if isinstance(one, ast.Name)]
     if loop.orelse or len(set(indices)) < len(listed):
         return []

@@ -128,11 +128,11 @@ class StageHooks:
             tree, context = original(kernel, *args, **kwargs)
             freed.refuse_freed(kernel.func, context.global_vars)
             if self._is_own(kernel.func):
-                wrapped_indices.rewrite(tree, context.global_vars)
+                wrapped_indices.rewrite(tree, kernel, context.global_vars)
             if row_loops.is_by_rows(kernel):
                 row_loops.rewrite(tree, kernel)
                 context.global_vars.update(row_loops.names())
-            if impl.current_cfg().arch in (ti.x64, ti.arm64):
+            if runtime.current_arch() == "cpu":
                 split_loops.rewrite(tree)
             if loop_nests.is_wanted(kernel, self._is_own):
                 loop_nests.rewrite(tree, context.global_vars)

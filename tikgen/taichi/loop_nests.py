@@ -15,9 +15,9 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import taichi as ti
-from taichi.lang import impl, kernel_impl
+from taichi.lang import kernel_impl
 
-from tikgen.taichi import trees
+from tikgen.taichi import runtime, trees
 
 _OWN = "tikgen_nest"
 # Functions that only compute.
@@ -42,7 +42,7 @@ def is_wanted(kernel: Any, is_own: Callable[[Any], bool]) -> bool:
         is_own: returns whether a Python function is of a kernel of tikgen.
     """
     is_forward = kernel.autodiff_mode == kernel_impl.AutodiffMode.NONE
-    is_on_gpu = impl.current_cfg().arch in (ti.cuda, ti.vulkan)
+    is_on_gpu = runtime.current_arch() in ("cuda", "vulkan")
     return is_on_gpu and is_forward and is_own(kernel.func)
 
 
@@ -186,8 +186,7 @@ class _Nest:
             return None
         if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
             return None
-        given = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        is_known = all(isinstance(one, ast.Constant) for one in given)
+        is_known = all(isinstance(one, ast.Constant) for one in trees.listed(target.slice))
         return target if is_known and target.value.id not in self._own else None
 
     def _is_shared(self, node: ast.AST) -> bool:
@@ -244,9 +243,8 @@ class _Nest:
 
     def _place(self, element: ast.Subscript) -> _Place:
         """Return on which axes an element's indices are those of the loops."""
-        given = element.slice.elts if isinstance(element.slice, ast.Tuple) else [element.slice]
         found: _Place = {}
-        for axis, one in enumerate(given):
+        for axis, one in enumerate(trees.listed(element.slice)):
             if index := _index(one, self._indices):
                 found.setdefault(index[0], (axis, index[1]))
         return found
@@ -265,8 +263,8 @@ def _index(given: ast.expr, indices: Sequence[str]) -> _Index | None:
     if isinstance(given, ast.Name):
         return (given.id, "") if given.id in indices else None
     if isinstance(given, ast.BinOp) and isinstance(given.op, ast.Add | ast.Sub):
-        is_number = isinstance(given.right, ast.Constant) and type(given.right.value) is int
-        if isinstance(given.left, ast.Name) and given.left.id in indices and is_number:
+        is_index = isinstance(given.left, ast.Name) and given.left.id in indices
+        if isinstance(given.left, ast.Name) and is_index and trees.is_number(given.right):
             sign = "+" if isinstance(given.op, ast.Add) else "-"
             return given.left.id, f"{sign}{ast.unparse(given.right)}"
     return None

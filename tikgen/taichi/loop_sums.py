@@ -159,7 +159,7 @@ def _element(target: ast.expr) -> Element | None:
     """Return which element a target with constant indices is, None for others."""
     if not isinstance(target, ast.Subscript) or not isinstance(target.value, ast.Name):
         return None
-    given = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+    given = trees.listed(target.slice)
     indices: tuple[Any, ...] = tuple(n.value for n in given if isinstance(n, ast.Constant))
     are_known = len(indices) == len(given) and all(type(index) is int for index in indices)
     return Element(target.value.id, indices) if are_known else None

@@ -17,7 +17,6 @@ from typing import Any
 
 import taichi as ti
 from taichi.lang import impl
-from taichi.types.ndarray_type import NdarrayType
 
 from tikgen.taichi import trees
 
@@ -112,12 +111,7 @@ class _Loops:
 
     def __init__(self, function: ast.FunctionDef, kernel: Any) -> None:
         self._globals = kernel.func.__globals__
-        self._axes = {
-            argument.name: ndim
-            for argument in kernel.arguments
-            if isinstance(argument.annotation, NdarrayType)
-            and (ndim := argument.annotation.ndim) is not None
-        }
+        self._axes = trees.axes_of(kernel)
         nodes = list(ast.walk(function))
         stored = Counter(n.id for n in nodes if isinstance(n, ast.Name) and _is_stored(n))
         counted = Counter(
@@ -155,29 +149,24 @@ class _Loops:
 
     def _ranges(self, loop: ast.For) -> list[_Range]:
         """Return the ranges of a loop over arrays, of another loop none."""
-        target, over = loop.target, loop.iter
-        listed = target.elts if isinstance(target, ast.Tuple) else [target]
+        listed, over = trees.listed(loop.target), loop.iter
         indices = [each.id for each in listed if isinstance(each, ast.Name)]
         if isinstance(over, ast.Name) and self._axes.get(over.id) == len(listed) == len(indices):
             return [(n, "0", f"{over.id}.shape[{axis}]") for axis, n in enumerate(indices)]
-        if not (isinstance(over, ast.Call) and self._is_ndrange(over.func)) or over.keywords:
+        if not isinstance(over, ast.Call) or over.keywords:
+            return []
+        if trees.called(over, self._globals) is not ti.ndrange:
             return []
         bounds = [self._bounds(each) for each in over.args]
         if len(indices) != len(listed) or len(bounds) != len(listed) or None in bounds:
             return []
         return [(n, *pair) for n, pair in zip(indices, bounds, strict=True) if pair is not None]
 
-    def _is_ndrange(self, function: ast.expr) -> bool:
-        if isinstance(function, ast.Attribute) and isinstance(function.value, ast.Name):
-            return self._globals.get(function.value.id) is ti and function.attr == "ndrange"
-        return isinstance(function, ast.Name) and self._globals.get(function.id) is ti.ndrange
-
     def _bounds(self, given: ast.expr) -> tuple[str, str] | None:
         if isinstance(given, ast.Tuple) and len(given.elts) == 2:
             start, stop = given.elts
-            is_number = isinstance(start, ast.Constant) and type(start.value) is int
             end = self._extent(stop)
-            return (ast.unparse(start), end) if is_number and end else None
+            return (ast.unparse(start), end) if trees.is_number(start) and end else None
         end = self._extent(given)
         return ("0", end) if end else None
 
@@ -186,8 +175,7 @@ class _Loops:
         if isinstance(given, ast.Name):
             return self._extents.get(given.id, "")
         if isinstance(given, ast.BinOp) and isinstance(given.op, ast.Add | ast.Sub):
-            is_number = isinstance(given.right, ast.Constant) and type(given.right.value) is int
-            extent = self._extent(given.left) if is_number else ""
+            extent = self._extent(given.left) if trees.is_number(given.right) else ""
             sign = "+" if isinstance(given.op, ast.Add) else "-"
             return f"({extent} {sign} {ast.unparse(given.right)})" if extent else ""
         is_extent = (

@@ -77,7 +77,7 @@ class _Split(ast.NodeTransformer):
         if len(ends) != 1 or not 1 <= len(over.args) <= 2:
             return node
         steps = [int(ast.unparse(each.args[1])) for each in marked]
-        start, stop = ([None, *over.args] if len(over.args) == 1 else over.args)[-2:]
+        start, stop = ["0", *map(ast.unparse, over.args)][-2:]
         self._count += 1
         made = trees.statements(
             _LOOPS.format(
@@ -85,8 +85,8 @@ class _Split(ast.NodeTransformer):
                 least=wrapped_indices.LEAST,
                 most=wrapped_indices.MOST,
                 index=index.id,
-                start="0" if start is None else ast.unparse(start),
-                stop="" if stop is None else ast.unparse(stop),
+                start=start,
+                stop=stop,
                 end=ends.pop(),
                 left=max(0, -min(steps)),
                 right=max(0, *steps),

@@ -1,4 +1,4 @@
-"""What changes of the trees of kernels share: who is called, and new code in the place of other."""
+"""Helpers for changes of the syntax trees of kernels."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 
 import taichi as ti
 import taichi.math as tm
+from taichi.types.ndarray_type import NdarrayType
 
 MODULES = (ti, tm)
 
@@ -28,6 +29,26 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
         if any(owner is module for module in MODULES):
             return getattr(owner, function.attr, None)
     return None
+
+
+def axes_of(kernel: Any) -> dict[str, int]:
+    """Return how many axes each array argument of the object behind a ``ti.kernel`` has."""
+    return {
+        argument.name: ndim
+        for argument in kernel.arguments
+        if isinstance(argument.annotation, NdarrayType)
+        and (ndim := argument.annotation.ndim) is not None
+    }
+
+
+def listed(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple, or a list of what is none: targets, and indices."""
+    return node.elts if isinstance(node, ast.Tuple) else [node]
+
+
+def is_number(node: ast.expr) -> bool:
+    """Return whether code is an integer, which is not negative."""
+    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def statements(code: str, place: ast.AST) -> list[ast.stmt]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import taichi as ti
@@ -26,17 +26,18 @@ LEAST, MOST = "least_by_tikgen", "most_by_tikgen"
 _MOST_STEPS = 4
 
 
-def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
+def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     """Change what wraps an index around or clamps it in the tree of a kernel.
 
     Args:
         tree: the tree, which is changed.
+        kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of functions are added.
     """
     function = tree.body[0] if tree.body else None
     if not isinstance(function, ast.FunctionDef):
         return
-    _Wrapped(function, names).visit(function)
+    _Wrapped(function, trees.axes_of(kernel), names).visit(function)
     ast.fix_missing_locations(tree)
     names |= {WRAPPED: _wrapped, CLAMPED: _clamped, LEAST: ti.min, MOST: ti.max}
 
@@ -71,11 +72,14 @@ class _Wrapped(ast.NodeTransformer):
 
     Args:
         function: the tree of a kernel.
+        arrays: the names of its arrays. Indices of a field may begin below 0.
         names: the names that Taichi finds in it.
     """
 
-    def __init__(self, function: ast.FunctionDef, names: Mapping[str, Any]) -> None:
-        self._names = names
+    def __init__(
+        self, function: ast.FunctionDef, arrays: Container[str], names: Mapping[str, Any]
+    ) -> None:
+        self._arrays, self._names = arrays, names
         nodes = list(ast.walk(function))
         targets = [n.target for n in nodes if isinstance(n, ast.For)]
         self._arguments = {one.arg for one in function.args.args}
@@ -128,7 +132,7 @@ class _Wrapped(ast.NodeTransformer):
             is_constant = type(self._names.get(given.id)) is int and not self._assigned[given.id]
             is_known = given.id in self._arguments or self._assigned[given.id] == 1 or is_constant
             return given.id if is_known and given.id not in self._changing else ""
-        if _is_number(given):
+        if trees.is_number(given):
             return ast.unparse(given)
         if isinstance(given, ast.Subscript) and isinstance(given.slice, ast.Constant):
             is_of_argument = _is_shape(given.value) and ast.unparse(given.value)[:-6] in (
@@ -152,7 +156,7 @@ class _Wrapped(ast.NodeTransformer):
         """Return the extents in which the indices of a loop are; an empty one is not known."""
         names, over = _names_in(loop.target), loop.iter
         unknown = dict.fromkeys(names, "")
-        if isinstance(over, ast.Name) and over.id in self._arguments:
+        if isinstance(over, ast.Name) and over.id in self._arrays:
             if isinstance(loop.target, ast.Name):
                 names = [loop.target.id]
             return {name: f"{over.id}.shape[{axis}]" for axis, name in enumerate(names)}
@@ -170,13 +174,13 @@ class _Wrapped(ast.NodeTransformer):
     def _within(self, given: ast.expr) -> str:
         """Return the extent in which a range ends, if it begins at 0 or behind."""
         if isinstance(given, ast.Tuple):
-            if len(given.elts) != 2 or not _is_number(given.elts[0]):
+            if len(given.elts) != 2 or not trees.is_number(given.elts[0]):
                 return ""
             given = given.elts[1]
         if (
             isinstance(given, ast.BinOp)
             and isinstance(given.op, ast.Sub)
-            and _is_number(given.right)
+            and trees.is_number(given.right)
         ):
             given = given.left
         return self._extent(given)
@@ -192,7 +196,7 @@ class _Wrapped(ast.NodeTransformer):
             return node
         index, number, others = "", 0, 0
         for sign, term in found:
-            if _is_number(term):
+            if trees.is_number(term):
                 number += sign * int(ast.unparse(term))
             elif (
                 isinstance(term, ast.Name) and self._extents.get(term.id) and not index and sign > 0
@@ -212,11 +216,11 @@ class _Wrapped(ast.NodeTransformer):
     def visit_Call(self, node: ast.Call) -> ast.expr:
         """Change the extreme of an index of a loop and an end of its extent."""
         self.generic_visit(node)
-        if trees.called(node, self._names) not in (ti.min, ti.max, min, max) or len(node.args) != 2:
+        called = trees.called(node, self._names)
+        if called not in (ti.min, ti.max, min, max) or len(node.args) != 2:
             return node
         for moved, end in (node.args, node.args[::-1]):
-            found = self._clamped(trees.called(node, self._names) in (ti.min, min), moved, end)
-            if found:
+            if found := self._clamped(called in (ti.min, min), moved, end):
                 return trees.expression(found, node)
         return node
 
@@ -225,7 +229,7 @@ class _Wrapped(ast.NodeTransformer):
         if not isinstance(moved, ast.BinOp) or not isinstance(moved.left, ast.Name):
             return ""
         index, number = moved.left.id, moved.right
-        if not _is_number(number) or not (extent := self._extents.get(index)):
+        if not trees.is_number(number) or not (extent := self._extents.get(index)):
             return ""
         if not is_least:
             is_end = isinstance(moved.op, ast.Sub) and ast.unparse(end) == "0"
@@ -249,14 +253,13 @@ def _sum_of(node: ast.expr) -> list[tuple[int, ast.expr]] | None:
             return None
         sign = 1 if isinstance(node.op, ast.Add) else -1
         return left + [(sign * one, term) for one, term in right]
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and _is_number(node.operand):
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and trees.is_number(node.operand)
+    ):
         return [(-1, node.operand)]
     return [(1, node)] if isinstance(node, ast.Name | ast.Constant | ast.Subscript) else None
-
-
-def _is_number(node: ast.expr) -> bool:
-    """Return whether code is an integer, which is not negative."""
-    return isinstance(node, ast.Constant) and type(node.value) is int
 
 
 def _is_shape(node: ast.expr) -> bool:
