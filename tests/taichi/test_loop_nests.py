@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import textwrap
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
-from tikgen.taichi import loop_nests
+from tikgen.taichi import loop_nests, wrapped_indices
 
 on_gpu = pytest.mark.skipif(ARCH == "cpu", reason="threads of a processor take whole rows")
 TEXT = """
@@ -178,3 +179,17 @@ def test_a_nest_has_many_threads(ti_arch: str) -> None:
     )
     code = kernel.ir("chi")
     assert "range_for" in code and "for in range" not in code
+
+
+def test_nests_with_periodic_neighbours_are_one_loop() -> None:
+    array = ti.types.ndarray(ti.f32, 2)
+    arguments = [SimpleNamespace(name=name, annotation=array) for name in "xy"]
+    nest = (
+        "for i in range(x.shape[0]):\n    for j in range(9):\n        y[i, j] = "
+        "x[(i + 1) % x.shape[0], j]"
+    )
+    tree = ast.parse(f"def work(x, y):\n{textwrap.indent(nest, '    ')}")
+    names: dict[str, Any] = {"ti": ti}
+    wrapped_indices.rewrite(tree, SimpleNamespace(arguments=arguments), names)
+    loop_nests.rewrite(tree, names)
+    assert "for i, j in tikgen_nest_range(" in ast.unparse(tree)

@@ -16,7 +16,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen.taichi import trees
+from tikgen.taichi import loop_spaces, trees
 from tikgen.taichi.loop_sums import Change, Element, changed_by, dtypes_of, is_there, redirect
 
 _OWN = "tikgen_"
@@ -45,9 +45,7 @@ for tikgen_block, tikgen_thread in tikgen_ti.ndrange(
     if tikgen_thread == 0:
         {{ends}}
 """
-_INDEX, _MARK = "tikgen_index", "tikgen_body()"
-# For each index its name, its first value and what is behind its last.
-_Space = list[tuple[str, str, str]]
+_MARK = "tikgen_body()"
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
@@ -67,8 +65,10 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     for statement in function.body:
         before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
         sums = {} if isinstance(before, ast.Call) else changed_by(statement, dtypes, names)
-        space = _space(statement, axes, names) if sums else []
-        if not space:
+        space = None
+        if sums and isinstance(statement, ast.For):
+            space = loop_spaces.space_of(statement, axes, names)
+        if space is None:
             body.append(statement)
             continue
         assert isinstance(statement, ast.For)
@@ -89,21 +89,22 @@ def _is_special(function: ast.FunctionDef) -> bool:
 
 
 def _by_blocks(
-    loop: ast.For, space: _Space, sums: Mapping[Element, list[Change]]
+    loop: ast.For, space: loop_spaces.Space, sums: Mapping[Element, list[Change]]
 ) -> list[ast.stmt]:
     """Return what takes the place of a loop."""
     extents, indices, left = [], [], "tikgen_turn"
-    for axis, (_, start, stop) in enumerate(space):
+    ranges = space.ranges
+    for axis, (_, start, stop) in enumerate(ranges):
         extents.append(f"tikgen_extent{axis} = tikgen_ti.max({stop} - ({start}), 0)")
-    for axis in range(len(space) - 1, 0, -1):
-        name, start, _ = space[axis]
+    for axis in range(len(ranges) - 1, 0, -1):
+        name, start, _ = ranges[axis]
         indices.append(f"{name} = {start} + {left} % tikgen_extent{axis}")
         indices.append(f"tikgen_turn{axis} = {left} // tikgen_extent{axis}")
         left = f"tikgen_turn{axis}"
-    indices.append(f"{space[0][0]} = {space[0][1]} + {left}")
-    if space[0][0].startswith(_INDEX):
-        vector = ", ".join(name for name, *_ in space)
-        indices.append(f"{ast.unparse(loop.target)} = tikgen_ti.Vector([{vector}])")
+    indices.append(f"{ranges[0].name} = {ranges[0].start} + {left}")
+    if space.vector:
+        vector = ", ".join(one.name for one in ranges)
+        indices.append(f"{space.vector} = tikgen_ti.Vector([{vector}])")
     starts, stores, halves, ends = [], [], [], []
     for number, (element, changes) in enumerate(sums.items()):
         variable, shared = f"tikgen_sum{number}", f"tikgen_shared{number}"
@@ -124,10 +125,10 @@ def _by_blocks(
         )
         for change, _ in changes:
             redirect(change, variable)
-    counts = [f"tikgen_ti.max({stop} - ({start}), 0)" for _, start, stop in space]
+    counts = [f"tikgen_ti.max({stop} - ({start}), 0)" for _, start, stop in ranges]
     code = _LOOP.format(
         count=" * ".join(counts),
-        product=" * ".join(f"tikgen_extent{axis}" for axis in range(len(space))),
+        product=" * ".join(f"tikgen_extent{axis}" for axis in range(len(ranges))),
         extents=_lines(extents, 1),
         starts=_lines(starts, 1),
         indices=_lines(indices, 2),
@@ -146,49 +147,3 @@ def _by_blocks(
 def _lines(code: list[str], depth: int) -> str:
     """Return lines of code, all but the first of which are indented."""
     return textwrap.indent("\n".join(code), "    " * depth).lstrip()
-
-
-def _space(loop: ast.stmt, axes: Mapping[str, Any], names: Mapping[str, Any]) -> _Space:
-    """Return the indices of a loop and their ranges, none if they are not known."""
-    assert isinstance(loop, ast.For)
-    listed = trees.listed(loop.target)
-    indices = [one.id for one in listed if isinstance(one, ast.Name)]
-    if loop.orelse or len(set(indices)) < len(listed):
-        return []
-    over = loop.iter
-    if (inner := _grouped(over, names)) is not None and len(indices) == 1:
-        count = axes.get(getattr(inner, "id", ""), len(getattr(inner, "args", ())))
-        over, indices = inner, [f"{_INDEX}{axis}" for axis in range(count)]
-    if isinstance(over, ast.Name):
-        if axes.get(over.id) != len(indices):
-            return []
-        return [(name, "0", f"{over.id}.shape[{axis}]") for axis, name in enumerate(indices)]
-    if not isinstance(over, ast.Call) or over.keywords:
-        return []
-    if trees.called(over, names) is range:
-        ends = [_index(one) for one in over.args]
-        if len(indices) != 1 or not 1 <= len(ends) <= 2:
-            return []
-        return [(indices[0], *(("0", ends[0]) if len(ends) == 1 else (ends[0], ends[1])))]
-    if trees.called(over, names) is not ti.ndrange or len(over.args) != len(indices):
-        return []
-    found: _Space = []
-    for name, given in zip(indices, over.args, strict=True):
-        if not isinstance(given, ast.Tuple):
-            found.append((name, "0", _index(given)))
-        elif len(given.elts) == 2:
-            found.append((name, _index(given.elts[0]), _index(given.elts[1])))
-        else:
-            return []
-    return found
-
-
-def _index(end: ast.expr) -> str:
-    """Return the code of the end of a range, as Taichi takes it."""
-    return f"tikgen_ti.cast({ast.unparse(end)}, tikgen_ti.i32)"
-
-
-def _grouped(over: ast.expr, names: Mapping[str, Any]) -> ast.expr | None:
-    """Return over what a loop with one vector of indices runs, None if it is no such loop."""
-    is_grouped = isinstance(over, ast.Call) and trees.called(over, names) is ti.grouped
-    return over.args[0] if is_grouped and isinstance(over, ast.Call) and over.args else None

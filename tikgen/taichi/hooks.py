@@ -30,6 +30,7 @@ from tikgen.taichi import (
     row_loops,
     runtime,
     split_loops,
+    thread_coarsening,
     wrapped_indices,
 )
 
@@ -137,6 +138,8 @@ class StageHooks:
             if loop_nests.is_wanted(kernel, self._is_own):
                 loop_nests.rewrite(tree, context.global_vars)
                 block_sums.rewrite(tree, kernel, context.global_vars)
+            if thread_coarsening.is_wanted(kernel, self._is_own):
+                thread_coarsening.rewrite(tree, kernel, context.global_vars)
             if loop_sums.is_wanted():
                 loop_sums.rewrite(tree, kernel, context.global_vars)
             loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)

@@ -20,10 +20,7 @@ from taichi.lang import kernel_impl
 from tikgen.taichi import runtime, trees
 
 _OWN = "tikgen_nest"
-# Functions that only compute.
-_BUILTINS = (abs, bool, float, int, max, min, pow, range, round)
 _ATOMIC = (ti.atomic_add, ti.atomic_sub, ti.atomic_max, ti.atomic_min)
-_IMPURE = ("atomic_", "random", "randn", "static_print", "append", "activate", "deactivate")
 # Of an index: its loop, and the number that is added to it.
 _Index = tuple[str, str]
 # For each loop the axis on which its index is, and the number that is added.
@@ -56,7 +53,7 @@ def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
     function = tree.body[0] if tree.body else None
     if not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
         return
-    outer = {one.arg for one in function.args.args} | _assigned_by(function.body)
+    outer = {one.arg for one in function.args.args} | trees.assigned_by(function.body)
     body: list[ast.stmt] = []
     for statement in function.body:
         # What is said of a loop, such as its threads, is said of the loop as it is written.
@@ -66,24 +63,6 @@ def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
     function.body = body
     ast.fix_missing_locations(tree)
     names |= {f"{_OWN}_range": ti.ndrange, f"{_OWN}_cast": ti.cast, f"{_OWN}_index": ti.i32}
-
-
-def _assigned_by(body: Sequence[ast.stmt]) -> set[str]:
-    """Return the names of variables that statements assign, but for those in blocks of theirs."""
-    found: set[str] = set()
-    for statement in body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
-            found |= _stored([statement])
-    return found
-
-
-def _stored(body: Sequence[ast.AST]) -> set[str]:
-    return {
-        node.id
-        for each in body
-        for node in ast.walk(each)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
-    }
 
 
 def _as_a_whole(statement: ast.stmt, outer: set[str], names: Mapping[str, Any]) -> ast.stmt:
@@ -118,7 +97,7 @@ class _Nest:
         self._body = levels[-1].body
         self._names = names
         self._indices = [one.target.id for one in levels if isinstance(one.target, ast.Name)]
-        self._own = _stored(self._body)
+        self._own = trees.stored(self._body)
         if len(set(self._indices)) < len(levels) or self._own & {*outer, *self._indices}:
             raise _Refused
         self._ranges = [self._range(level.iter) for level in levels]
@@ -158,7 +137,7 @@ class _Nest:
         for node in ast.walk(ast.Tuple(over.args, ast.Load())):
             if isinstance(node, ast.Name) and node.id in {*self._indices, *self._own}:
                 raise _Refused
-            if isinstance(node, ast.Call) and not self._is_pure(node):
+            if isinstance(node, ast.Call) and not trees.is_pure(node, self._names):
                 raise _Refused
             if isinstance(node, ast.Subscript) and not _is_extent(node):
                 raise _Refused
@@ -196,7 +175,7 @@ class _Nest:
         """Refuse what may depend on the order of turns; note what is written."""
         if isinstance(node, ast.Call):
             is_atomic = bool(node.args) and self._is_shared(node.args[0])
-            if not is_atomic and not self._is_pure(node):
+            if not is_atomic and not trees.is_pure(node, self._names):
                 raise _Refused
         if isinstance(node, ast.Assert | ast.With | ast.NamedExpr | ast.Starred):
             raise _Refused
@@ -248,14 +227,6 @@ class _Nest:
             if index := _index(one, self._indices):
                 found.setdefault(index[0], (axis, index[1]))
         return found
-
-    def _is_pure(self, call: ast.Call) -> bool:
-        """Return whether a call only computes."""
-        found = trees.called(call, self._names)
-        name = getattr(found, "__name__", "")
-        is_known = any(found is getattr(module, name, None) for module in trees.MODULES)
-        is_builtin = any(found is one for one in _BUILTINS)
-        return found is not None and (is_builtin or (is_known and not name.startswith(_IMPURE)))
 
 
 def _index(given: ast.expr, indices: Sequence[str]) -> _Index | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import taichi as ti
@@ -12,6 +12,11 @@ import taichi.math as tm
 from taichi.types.ndarray_type import NdarrayType
 
 MODULES = (ti, tm)
+# The module of functions that changes of trees call. Taichi warns of calls of others than its own.
+OWN = "taichi.tikgen"
+# Functions that only compute, and what names of others begin with.
+_BUILTINS = (abs, bool, float, int, max, min, pow, range, round)
+_IMPURE = ("atomic_", "random", "randn", "static_print", "append", "activate", "deactivate")
 
 
 def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
@@ -31,6 +36,23 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def is_pure(call: ast.Call, names: Mapping[str, Any]) -> bool:
+    """Return whether a call only computes.
+
+    Args:
+        call: the call.
+        names: the names that Taichi finds in the kernel.
+    """
+    found = called(call, names)
+    name = getattr(found, "__name__", "")
+    is_known = any(found is getattr(module, name, None) for module in MODULES)
+    is_builtin = any(found is one for one in _BUILTINS)
+    is_of_change = getattr(found, "__module__", "") == OWN
+    return found is not None and (
+        is_builtin or is_of_change or (is_known and not name.startswith(_IMPURE))
+    )
+
+
 def axes_of(kernel: Any) -> dict[str, int]:
     """Return how many axes each array argument of the object behind a ``ti.kernel`` has."""
     return {
@@ -38,6 +60,25 @@ def axes_of(kernel: Any) -> dict[str, int]:
         for argument in kernel.arguments
         if isinstance(argument.annotation, NdarrayType)
         and (ndim := argument.annotation.ndim) is not None
+    }
+
+
+def assigned_by(body: Sequence[ast.stmt]) -> set[str]:
+    """Return the names of variables that statements assign, but for those in blocks of theirs."""
+    found: set[str] = set()
+    for statement in body:
+        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+            found |= stored([statement])
+    return found
+
+
+def stored(body: Sequence[ast.AST]) -> set[str]:
+    """Return the names of variables that code assigns."""
+    return {
+        node.id
+        for each in body
+        for node in ast.walk(each)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)
     }
 
 

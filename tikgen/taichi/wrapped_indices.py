@@ -63,8 +63,7 @@ def _clamped(index: Any, number: int, extent: Any) -> Any:
     return ti.max(index + number, 0) if number < 0 else ti.min(index + number, extent - 1)
 
 
-# Taichi warns where kernels call functions of other modules than its own.
-_wrapped.__module__ = _clamped.__module__ = f"taichi.{__name__}"
+_wrapped.__module__ = _clamped.__module__ = trees.OWN
 
 
 class _Wrapped(ast.NodeTransformer):

@@ -1,0 +1,92 @@
+"""Finds the indices of a parallel loop and their ranges, for changes of the loop."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import taichi as ti
+
+from tikgen.taichi import trees
+
+_INDEX = "tikgen_index"
+
+
+class Range(NamedTuple):
+    """The name of an index, the code of its first value, and of what is behind its last."""
+
+    name: str
+    start: str
+    stop: str
+
+
+class Space(NamedTuple):
+    """What a loop runs over.
+
+    Attributes:
+        ranges: its indices, of which the last is next to it in memory.
+        vector: the name of the vector that the loop has of all indices, if it has one.
+    """
+
+    ranges: list[Range]
+    vector: str
+
+
+def space_of(loop: ast.For, axes: Mapping[str, int], names: Mapping[str, Any]) -> Space | None:
+    """Return what a loop runs over, None if that is not known.
+
+    Args:
+        loop: the loop.
+        axes: how many axes each array argument has.
+        names: the names that Taichi finds in the kernel, and ``tikgen_ti``.
+    """
+    listed = trees.listed(loop.target)
+    indices = [one.id for one in listed if isinstance(one, ast.Name)]
+    if loop.orelse or len(set(indices)) < len(listed):
+        return None
+    over, vector = loop.iter, ""
+    if (inner := _grouped(over, names)) is not None and len(indices) == 1:
+        count = axes.get(getattr(inner, "id", ""), len(getattr(inner, "args", ())))
+        vector = indices[0]
+        over, indices = inner, [f"{_INDEX}{axis}" for axis in range(count)]
+    ranges = _ranges(over, indices, axes, names)
+    return Space(ranges, vector) if ranges else None
+
+
+def _ranges(
+    over: ast.expr, indices: list[str], axes: Mapping[str, int], names: Mapping[str, Any]
+) -> list[Range]:
+    if isinstance(over, ast.Name):
+        if axes.get(over.id) != len(indices):
+            return []
+        return [Range(name, "0", f"{over.id}.shape[{axis}]") for axis, name in enumerate(indices)]
+    if not isinstance(over, ast.Call) or over.keywords:
+        return []
+    if trees.called(over, names) is range:
+        ends = [_index(one) for one in over.args]
+        if len(indices) != 1 or not 1 <= len(ends) <= 2:
+            return []
+        return [Range(indices[0], *(("0", ends[0]) if len(ends) == 1 else (ends[0], ends[1])))]
+    if trees.called(over, names) is not ti.ndrange or len(over.args) != len(indices):
+        return []
+    found = []
+    for name, given in zip(indices, over.args, strict=True):
+        if not isinstance(given, ast.Tuple):
+            found.append(Range(name, "0", _index(given)))
+        elif len(given.elts) == 2:
+            found.append(Range(name, _index(given.elts[0]), _index(given.elts[1])))
+        else:
+            return []
+    return found
+
+
+def _index(end: ast.expr) -> str:
+    """Return the code of the end of a range, as Taichi takes it."""
+    return f"tikgen_ti.cast({ast.unparse(end)}, tikgen_ti.i32)"
+
+
+def _grouped(over: ast.expr, names: Mapping[str, Any]) -> ast.expr | None:
+    """Return over what a loop with one vector of indices runs, None if it is no such loop."""
+    is_grouped = isinstance(over, ast.Call) and trees.called(over, names) is ti.grouped
+    return over.args[0] if is_grouped and isinstance(over, ast.Call) and over.args else None
