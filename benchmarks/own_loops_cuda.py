@@ -30,9 +30,15 @@ def own(
     {body}
 """
 INSIDE = "ti.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1), (1, x.shape[2] - 1))"
+TWO_INSIDE = "ti.ndrange((2, x.shape[0] - 2), (2, x.shape[1] - 2), (2, x.shape[2] - 2))"
 SEVEN = """y[i, j, k] = (
             x[i - 1, j, k] + x[i + 1, j, k] + x[i, j - 1, k] + x[i, j + 1, k]
             + x[i, j, k - 1] + x[i, j, k + 1] - 6 * x[i, j, k]
+        )"""
+THIRTEEN = """y[i, j, k] = (
+            30 * x[i, j, k] - 16 * (x[i - 1, j, k] + x[i + 1, j, k] + x[i, j - 1, k]
+            + x[i, j + 1, k] + x[i, j, k - 1] + x[i, j, k + 1]) + x[i - 2, j, k] + x[i + 2, j, k]
+            + x[i, j - 2, k] + x[i, j + 2, k] + x[i, j, k - 2] + x[i, j, k + 2]
         )"""
 PERIODIC = """n, m = x.shape[0], x.shape[1]
         y[i, j] = (
@@ -50,6 +56,8 @@ WORKS: dict[str, tuple[int, int, str]] = {
         "            y[i, j] = 2 * x[i, j] + 1",
     ),
     "seven points": (3, 3, f"for i, j, k in {INSIDE}:\n        {SEVEN}"),
+    "thirteen points": (3, 3, f"for i, j, k in {TWO_INSIDE}:\n        {THIRTEEN}"),
+    "turned": (2, 2, "for i, j in y:\n        y[i, j] = x[j, i]"),
     "periodic": (2, 2, f"for i, j in x:\n        {PERIODIC}"),
     "sum": (1, 0, "for i in x:\n        y[0] += x[i]"),
     "two sums": (2, 0, "for i, j in x:\n        y[0] += x[i, j]\n        y[1] += x[i, j] ** 2"),
@@ -89,7 +97,7 @@ def measured(work: str, dtype: str, rng: random.Random) -> tuple[str, list[float
     generator = torch.Generator("cuda").manual_seed(rng.randrange(10**6))
     read = shape(axes, rng)
     x = torch.randint(-9, 9, read, device="cuda", generator=generator).to(kind)
-    written = read[:results] or (2,)
+    written = (read[::-1] if work == "turned" else read[:results]) or (2,)
     own, other = (torch.zeros(written, device="cuda", dtype=kind) for _ in range(2))
     text = KERNEL.format(dtype=dtype, axes=axes, results=results or 1, body=body)
     kernel = tikgen.from_string(text)

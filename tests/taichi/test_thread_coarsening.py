@@ -123,6 +123,16 @@ def test_large_arrays_have_the_elements_of_numpy(engine: str, shape: tuple[int, 
     np.testing.assert_array_equal(y, expected)
 
 
+@pytest.mark.skipif(ARCH != "cuda", reason="threads of other archs have one element")
+@pytest.mark.usefixtures("ti_arch")
+@pytest.mark.parametrize("body", BODIES[:2])
+def test_the_compiling_process_makes_the_same_code(body: str) -> None:
+    code = code_of(LOOPS[2][0], body)
+    text = TEXT.format(dtype="f32", axes=2, loop=textwrap.indent(code, "    ").lstrip())
+    arrays = np.zeros((3, 4, 5), np.float32)
+    assert tikgen.from_string(text).ir("ptx", *arrays, 1).count("\tst.") > 4
+
+
 @pytest.mark.usefixtures("ti_arch")
 def test_vectors_of_indices() -> None:
     shape = (37, 5)

@@ -16,9 +16,8 @@ from collections import Counter
 from typing import Any
 
 import taichi as ti
-from taichi.lang import impl
 
-from tikgen.taichi import trees
+from tikgen.taichi import runtime, trees
 
 # Marks the copy of a kernel that is compiled so.
 _MARK = "_tikgen_by_rows"
@@ -43,7 +42,8 @@ def by_rows(kernel: Any) -> Any:
     Args:
         kernel: the object behind a ``ti.kernel``.
     """
-    if impl.get_runtime().default_ip is not ti.i32 or not rewrite(tree_of(kernel.func), kernel):
+    is_usual = runtime.default_types()["default_ip"] == "i32"
+    if not is_usual or not rewrite(tree_of(kernel.func), kernel):
         return kernel
     found = copy.copy(kernel)
     found.compiled_kernels = {}

@@ -75,7 +75,7 @@ def is_wanted(kernel: Any, is_own: Callable[[Any], bool]) -> bool:
         is_own: returns whether a Python function is of a kernel of tikgen.
     """
     is_forward = kernel.autodiff_mode == kernel_impl.AutodiffMode.NONE
-    is_usual = is_forward and impl.get_runtime().default_ip is ti.i32
+    is_usual = is_forward and runtime.default_types()["default_ip"] == "i32"
     return runtime.current_arch() == "cuda" and is_usual and is_own(kernel.func)
 
 
