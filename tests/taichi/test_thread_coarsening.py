@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import tikgen
 from conftest import ARCH
 from some_cases import examples
-from tikgen.taichi import thread_coarsening
+from tikgen.taichi import coarse_loops, thread_coarsening
 
 TEXT = """
 import taichi as ti
@@ -97,12 +97,13 @@ def results(code: str, dtype: str, shape: tuple[int, ...], seed: int) -> list[An
 def test_elements_are_those_of_one_a_thread(data: st.DataObject) -> None:
     axes = data.draw(st.integers(1, 3), label="axes")
     code = code_of(data.draw(st.sampled_from(LOOPS[axes])), data.draw(st.sampled_from(BODIES)))
-    shape = tuple(data.draw(st.tuples(*[st.integers(1, (1500, 40, 12)[axes - 1])] * axes)))
+    most = {1: (1500,), 2: (40, 90), 3: (12, 20, 150)}[axes]
+    shape = tuple(data.draw(st.tuples(*(st.integers(1, one) for one in most)), label="shape"))
     dtype = data.draw(st.sampled_from(("f32", "i32") if ARCH == "vulkan" else ("f32", "f64")))
     seed = data.draw(st.integers(0, 2**32 - 1))
     expected = results(code, dtype, shape, seed)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(thread_coarsening, "_MANY", data.draw(st.sampled_from((0, 300))))
+        patch.setattr(coarse_loops, "_MANY", data.draw(st.sampled_from((0, 300))))
         changed = rewritten(code, axes, getattr(ti, dtype))
     assert "_tikgen3" in changed
     for found, wanted in zip(results(changed, dtype, shape, seed), expected, strict=True):
@@ -139,13 +140,14 @@ def test_vectors_of_indices() -> None:
     for body in (GROUPED, "y[at] = x[at] + x[ti.max(at - 1, 0)]"):
         code = f"for at in ti.grouped(x):\n    {body}"
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(thread_coarsening, "_MANY", 0)
+            patch.setattr(coarse_loops, "_MANY", 0)
             changed = rewritten(code)
         expected = results(code, "f32", shape, 1)
         for found, wanted in zip(results(changed, "f32", shape, 1), expected, strict=True):
             np.testing.assert_array_equal(found, wanted)
 
 
+@pytest.mark.usefixtures("ti_arch")
 @pytest.mark.parametrize(
     ("code", "is_near"),
     [
