@@ -9,10 +9,9 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
-from tikgen.taichi import trees
+from tikgen.taichi import loop_spaces, trees
 from tikgen.taichi.loop_spaces import Space
 
 _EACH = 4
@@ -98,18 +97,15 @@ class _Coarse:
             first += before
             then += behind
         found = trees.statements("\n".join(self._found(f"{own}_at", is_near)), self._loop)
-        _Filled({"_each": first + then, "_one": [*found, *self._loop.body]}).fill(made)
+        trees.fill(made, {"_each": first + then, "_one": [*found, *self._loop.body]})
         return made
 
     def _text(self, is_near: bool) -> str:
         own, ranges = self._own, self._space.ranges
-        indices, left = self._unravelled(f"{own}_turn")
+        indices, left = loop_spaces.unravelled(f"{own}_turn", ranges, own)
         return (_NEAR if is_near else _FAR).format(
             own=own,
-            extents="\n".join(
-                f"{own}_extent{axis} = tikgen_ti.max({one.stop} - ({one.start}), 0)"
-                for axis, one in enumerate(ranges)
-            ),
+            extents=loop_spaces.extents(ranges, own),
             total=" * ".join(f"{own}_extent{axis}" for axis in range(len(ranges))),
             inner=" * ".join(f"{own}_extent{axis}" for axis in range(1, len(ranges))),
             indices="\n    ".join(indices),
@@ -126,23 +122,12 @@ class _Coarse:
     def _found(self, at: str, is_near: bool) -> list[str]:
         """Return the code that finds the indices of an element."""
         ranges = self._space.ranges
-        lines, left = ([], at) if is_near else self._unravelled(at)
+        lines, left = ([], at) if is_near else loop_spaces.unravelled(at, ranges, self._own)
         lines.append(f"{ranges[0].name} = {ranges[0].start} + {left}")
         if self._space.vector:
             indices = ", ".join(one.name for one in ranges)
             lines.append(f"{self._space.vector} = tikgen_ti.Vector([{indices}])")
         return lines
-
-    def _unravelled(self, left: str) -> tuple[list[str], str]:
-        """Return the code that finds all indices but the first, and what is left for that one."""
-        lines = []
-        for axis in range(len(self._space.ranges) - 1, 0, -1):
-            name, start, _ = self._space.ranges[axis]
-            extent, over = f"{self._own}_extent{axis}", f"{self._own}_left{axis}"
-            lines.append(f"{over} = tikgen_ti.raw_div({left}, {extent})")
-            lines.append(f"{name} = {start} + {left} - {over} * {extent}")
-            left = over
-        return lines, left
 
     def _halves(self, indices: Sequence[str], suffix: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Return what an element takes up to what it stores first, and from there on."""
@@ -177,18 +162,3 @@ class _Renamed(ast.NodeTransformer):
         if node.id in self._known:
             node.id += self._suffix
         return node
-
-
-class _Filled(ast.NodeTransformer):
-    """Puts statements in the place of calls without arguments."""
-
-    def __init__(self, statements: Mapping[str, list[ast.stmt]]) -> None:
-        self._statements = statements
-
-    def fill(self, code: list[ast.stmt]) -> None:
-        """Change statements that hold such calls."""
-        self.visit(ast.Module(code, []))
-
-    def visit_Expr(self, node: ast.Expr) -> Any:
-        name = ast.unparse(node.value).removesuffix("()")
-        return self._statements.get(name, node)

@@ -23,6 +23,7 @@ from tikgen.taichi import (
     error_stream,
     freed,
     kernels,
+    line_sums,
     loop_marks,
     loop_nests,
     loop_sums,
@@ -138,6 +139,7 @@ class StageHooks:
             if loop_nests.is_wanted(kernel, self._is_own):
                 loop_nests.rewrite(tree, context.global_vars)
                 block_sums.rewrite(tree, kernel, context.global_vars)
+                line_sums.rewrite(tree, kernel, context.global_vars)
             if thread_coarsening.is_wanted(kernel, self._is_own):
                 thread_coarsening.rewrite(tree, kernel, context.global_vars)
             if loop_sums.is_wanted():

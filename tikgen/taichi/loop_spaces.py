@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import taichi as ti
@@ -19,6 +19,32 @@ class Range(NamedTuple):
     name: str
     start: str
     stop: str
+
+
+def unravelled(left: str, ranges: Sequence[Range], own: str) -> tuple[list[str], str]:
+    """Return code that finds indices from the number of a turn, and what is left for the first.
+
+    Args:
+        left: the code of the number.
+        ranges: the indices, the last of which runs fastest.
+        own: what names begin with; ``OWN_extent1`` is the extent of the second index.
+    """
+    lines = []
+    for axis in range(len(ranges) - 1, 0, -1):
+        name, start, _ = ranges[axis]
+        extent, over = f"{own}_extent{axis}", f"{own}_left{axis}"
+        lines.append(f"{over} = tikgen_ti.raw_div({left}, {extent})")
+        lines.append(f"{name} = {start} + {left} - {over} * {extent}")
+        left = over
+    return lines, left
+
+
+def extents(ranges: Sequence[Range], own: str) -> str:
+    """Return code that gives ``OWN_extent0`` and so on the extents of ranges."""
+    return "\n".join(
+        f"{own}_extent{axis} = tikgen_ti.max({one.stop} - ({one.start}), 0)"
+        for axis, one in enumerate(ranges)
+    )
 
 
 class Space(NamedTuple):

@@ -121,7 +121,7 @@ def changed_by(
         return {}
     found: dict[Element, list[Change]] = defaultdict(list)
     for node in ast.walk(loop):
-        change = _change(node, names)
+        change = change_of(node, names)
         if change is None:
             continue
         one = change[0]
@@ -140,7 +140,7 @@ def changed_by(
     }
 
 
-def _change(node: ast.AST, names: Mapping[str, Any]) -> Change | None:
+def change_of(node: ast.AST, names: Mapping[str, Any]) -> Change | None:
     """Return which operation a statement does on something, if it is one of those known here."""
     if isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Add | ast.Sub):
         return node, "add"

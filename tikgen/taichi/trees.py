@@ -110,3 +110,24 @@ def expression(code: str, place: ast.AST) -> ast.expr:
 def _put(made: ast.AST, place: ast.AST) -> None:
     for each in ast.walk(made):
         ast.copy_location(each, place)
+
+
+def fill(code: Sequence[ast.stmt], statements: Mapping[str, list[ast.stmt]]) -> None:
+    """Put statements in the place of calls such as ``_turn()``, within blocks of code.
+
+    Args:
+        code: the code, which is changed.
+        statements: by the names that are called.
+    """
+    filled = _Filled(statements)
+    for statement in code:
+        filled.visit(statement)
+
+
+class _Filled(ast.NodeTransformer):
+    def __init__(self, statements: Mapping[str, list[ast.stmt]]) -> None:
+        self._statements = statements
+
+    def visit_Expr(self, node: ast.Expr) -> Any:
+        name = ast.unparse(node.value).removesuffix("()")
+        return self._statements.get(name, node)
