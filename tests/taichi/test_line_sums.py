@@ -107,6 +107,7 @@ def test_sums_of_long_rows_are_those_of_numpy() -> None:
     np.testing.assert_array_equal(z, x.sum(axis=(1, 2)))
 
 
+@pytest.mark.usefixtures("ti_arch")
 @pytest.mark.parametrize(
     "loop",
     [

@@ -140,7 +140,7 @@ class _Coarse:
         assert isinstance(head, ast.Assign) and isinstance(tail, ast.Assign)
         head.value, tail.targets = store.value, store.targets
         first, then = [*body[:place], head], [tail, *body[place + 1 :]]
-        changed = _Renamed(trees.assigned_by([*first, *then]), suffix)
+        changed = trees.Renamed(trees.assigned_by([*first, *then]), suffix)
         return [changed.visit(one) for one in first], [changed.visit(one) for one in then]
 
     def _reads_neighbours(self) -> bool:
@@ -150,15 +150,3 @@ class _Coarse:
         used = sum(isinstance(node, ast.Name) and node.id == name for node in nodes)
         first = [trees.listed(node.slice)[0] for node in nodes if isinstance(node, ast.Subscript)]
         return used > sum(isinstance(one, ast.Name) and one.id == name for one in first)
-
-
-class _Renamed(ast.NodeTransformer):
-    """Gives variables other names."""
-
-    def __init__(self, known: set[str], suffix: str) -> None:
-        self._known, self._suffix = known, suffix
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        if node.id in self._known:
-            node.id += self._suffix
-        return node

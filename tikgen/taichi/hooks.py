@@ -22,6 +22,7 @@ from tikgen.taichi import (
     block_sums,
     error_stream,
     freed,
+    inner_sums,
     kernels,
     line_sums,
     loop_marks,
@@ -140,6 +141,8 @@ class StageHooks:
                 loop_nests.rewrite(tree, context.global_vars)
                 block_sums.rewrite(tree, kernel, context.global_vars)
                 line_sums.rewrite(tree, kernel, context.global_vars)
+                if inner_sums.is_wanted():
+                    inner_sums.rewrite(tree, kernel, context.global_vars)
             if thread_coarsening.is_wanted(kernel, self._is_own):
                 thread_coarsening.rewrite(tree, kernel, context.global_vars)
             if loop_sums.is_wanted():

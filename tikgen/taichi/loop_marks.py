@@ -19,7 +19,7 @@ import taichi as ti
 from taichi.lang import impl
 from taichi.lang.expr import make_expr_group
 
-from tikgen.taichi.row_loops import is_static
+from tikgen.taichi import trees
 
 # The address of the function that is called, at which there is none.
 _ADDRESS = 0x7469
@@ -76,7 +76,7 @@ def without(text: str) -> str | None:
 
 def _is_constant(over: ast.expr, globals_: Mapping[str, Any]) -> bool:
     """Return whether a loop over something has a constant number of turns, or is static."""
-    if is_static(over):
+    if trees.is_static(over):
         return True
     if not isinstance(over, ast.Call) or ast.unparse(over.func) != "range":
         return False

@@ -139,7 +139,7 @@ class _Nest:
                 raise _Refused
             if isinstance(node, ast.Call) and not trees.is_pure(node, self._names):
                 raise _Refused
-            if isinstance(node, ast.Subscript) and not _is_extent(node):
+            if isinstance(node, ast.Subscript) and not trees.is_extent(node):
                 raise _Refused
         # As Taichi takes the ends of a range.
         ends = [f"{_OWN}_cast({ast.unparse(end)}, {_OWN}_index)" for end in over.args]
@@ -239,7 +239,3 @@ def _index(given: ast.expr, indices: Sequence[str]) -> _Index | None:
             sign = "+" if isinstance(given.op, ast.Add) else "-"
             return given.left.id, f"{sign}{ast.unparse(given.right)}"
     return None
-
-
-def _is_extent(node: ast.Subscript) -> bool:
-    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"

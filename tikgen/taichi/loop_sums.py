@@ -18,7 +18,6 @@ from taichi.lang import impl
 from taichi.types.ndarray_type import NdarrayType
 
 from tikgen.taichi import loop_marks, trees
-from tikgen.taichi.row_loops import is_static
 
 _OWN = "tikgen_sum"
 _DTYPES = (ti.f32, ti.f64, ti.i32, ti.i64, ti.u32, ti.u64)
@@ -117,7 +116,7 @@ def changed_by(
     loop: ast.stmt, dtypes: Mapping[str, Any], names: Mapping[str, Any]
 ) -> dict[Element, list[Change]]:
     """Return the changes by a parallel loop of each element that it does nothing else with."""
-    if not isinstance(loop, ast.For) or is_static(loop.iter):
+    if not isinstance(loop, ast.For) or trees.is_static(loop.iter):
         return {}
     found: dict[Element, list[Change]] = defaultdict(list)
     for node in ast.walk(loop):

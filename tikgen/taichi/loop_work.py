@@ -14,7 +14,7 @@ from typing import Any
 
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen.taichi import row_loops
+from tikgen.taichi import trees
 
 # Turns of loops over constant ranges within each other that are many.
 MANY = 64
@@ -28,7 +28,7 @@ def exceeds_elements(kernel: Any) -> bool:
         for argument in primal.arguments
         if isinstance(argument.annotation, NdarrayType)
     }
-    function = next(iter(row_loops.tree_of(primal.func).body), None)
+    function = next(iter(trees.tree_of(primal.func).body), None)
     if not axes or not isinstance(function, ast.FunctionDef):
         return False
     extents: dict[str, frozenset[str]] = {}
@@ -98,7 +98,7 @@ class _Nest:
             made.passed.update(extents)
             made.depth += len(extents)
             made.known |= {name: frozenset((e,)) for name, e in zip(names, extents, strict=False)}
-        elif isinstance(over, ast.Call) and not row_loops.is_static(over):
+        elif isinstance(over, ast.Call) and not trees.is_static(over):
             # A range, or several of an ndrange, which may be pairs.
             is_range = ast.unparse(over.func) == "range"
             ranges = [over.args] if is_range else [[a] for a in over.args]

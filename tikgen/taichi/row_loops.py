@@ -9,9 +9,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import inspect
-import linecache
-import textwrap
 from collections import Counter
 from typing import Any
 
@@ -43,31 +40,12 @@ def by_rows(kernel: Any) -> Any:
         kernel: the object behind a ``ti.kernel``.
     """
     is_usual = runtime.default_types()["default_ip"] == "i32"
-    if not is_usual or not rewrite(tree_of(kernel.func), kernel):
+    if not is_usual or not rewrite(trees.tree_of(kernel.func), kernel):
         return kernel
     found = copy.copy(kernel)
     found.compiled_kernels = {}
     setattr(found, _MARK, True)
     return found
-
-
-def tree_of(function: Any) -> ast.Module:
-    """Return the tree of a function, an empty one if its source is unknown."""
-    # As inspect.getsource finds it, less a search for its module among all.
-    code = function.__code__
-    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
-    try:
-        return ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
-    except SyntaxError:  # Which Taichi will tell.
-        return ast.parse("")
-
-
-def is_static(over: ast.expr) -> bool:
-    """Return whether a loop over something is unrolled while Taichi reads it."""
-    if not isinstance(over, ast.Call):
-        return False
-    function = over.func
-    return getattr(function, "attr", getattr(function, "id", "")) == "static"
 
 
 def is_by_rows(kernel: Any) -> bool:

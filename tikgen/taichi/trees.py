@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 import builtins
+import inspect
+import linecache
+import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -12,6 +15,11 @@ import taichi.math as tm
 from taichi.types.ndarray_type import NdarrayType
 
 MODULES = (ti, tm)
+# Methods of vectors and matrices that only compute.
+_METHODS = (
+    *("cross", "determinant", "dot", "inverse", "max", "min", "norm", "norm_inv", "norm_sqr"),
+    *("normalized", "outer_product", "sum", "trace", "transpose"),
+)
 # The module of functions that changes of trees call. Taichi warns of calls of others than its own.
 OWN = "taichi.tikgen"
 # Functions that only compute, and what names of others begin with.
@@ -36,6 +44,25 @@ def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
     return None
 
 
+def tree_of(function: Any) -> ast.Module:
+    """Return the tree of a function, an empty one if its source is unknown."""
+    # As inspect.getsource finds it, less a search for its module among all.
+    code = function.__code__
+    lines = linecache.getlines(code.co_filename)[code.co_firstlineno - 1 :]
+    try:
+        return ast.parse(textwrap.dedent("".join(inspect.getblock(lines))))
+    except SyntaxError:  # Which Taichi will tell.
+        return ast.parse("")
+
+
+def is_static(over: ast.expr) -> bool:
+    """Return whether a loop over something is unrolled while Taichi reads it."""
+    if not isinstance(over, ast.Call):
+        return False
+    function = over.func
+    return getattr(function, "attr", getattr(function, "id", "")) == "static"
+
+
 def is_pure(call: ast.Call, names: Mapping[str, Any]) -> bool:
     """Return whether a call only computes.
 
@@ -44,6 +71,12 @@ def is_pure(call: ast.Call, names: Mapping[str, Any]) -> bool:
         names: the names that Taichi finds in the kernel.
     """
     found = called(call, names)
+    if found is None and isinstance(call.func, ast.Attribute):
+        owner = call.func.value
+        is_variable = not (isinstance(owner, ast.Name) and owner.id in names)
+        return is_variable and call.func.attr in _METHODS
+    if getattr(found, "_is_taichi_function", False):
+        return _only_computes(found)
     name = getattr(found, "__name__", "")
     is_known = any(found is getattr(module, name, None) for module in MODULES)
     is_builtin = any(found is one for one in _BUILTINS)
@@ -51,6 +84,31 @@ def is_pure(call: ast.Call, names: Mapping[str, Any]) -> bool:
     return found is not None and (
         is_builtin or is_of_change or (is_known and not name.startswith(_IMPURE))
     )
+
+
+def _only_computes(function: Any) -> bool:
+    """Return whether a ``ti.func`` changes nothing but variables of its own."""
+    if getattr(function, "_is_real_function", False):
+        return False
+    tree = tree_of(function.__wrapped__)
+    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
+        return False
+    names = function.__wrapped__.__globals__
+    arguments, own = {one.arg for one in tree.body[0].args.args}, stored(tree.body[0].body)
+    if arguments & own:  # Which may be the caller's.
+        return False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
+            return False
+        if isinstance(node, ast.Subscript):  # What others change, it may not know.
+            owner = node.value
+            if not isinstance(owner, ast.Name) or owner.id not in arguments | own:
+                return False
+        if isinstance(node, ast.Call) and called(node, names) is function:
+            return False
+        if isinstance(node, ast.Call) and not is_pure(node, names):
+            return False
+    return True
 
 
 def axes_of(kernel: Any) -> dict[str, int]:
@@ -87,9 +145,14 @@ def listed(node: ast.expr) -> list[ast.expr]:
     return node.elts if isinstance(node, ast.Tuple) else [node]
 
 
-def is_number(node: ast.expr) -> bool:
+def is_number(node: ast.AST) -> bool:
     """Return whether code is an integer, which is not negative."""
     return isinstance(node, ast.Constant) and type(node.value) is int
+
+
+def is_extent(node: ast.Subscript) -> bool:
+    """Return whether code is ``x.shape[0]`` or the like."""
+    return isinstance(node.value, ast.Attribute) and node.value.attr == "shape"
 
 
 def statements(code: str, place: ast.AST) -> list[ast.stmt]:
@@ -122,6 +185,24 @@ def fill(code: Sequence[ast.stmt], statements: Mapping[str, list[ast.stmt]]) -> 
     filled = _Filled(statements)
     for statement in code:
         filled.visit(statement)
+
+
+class Renamed(ast.NodeTransformer):
+    """Gives variables other names.
+
+    Args:
+        known: their names.
+        suffix: what the new ones end with.
+    """
+
+    def __init__(self, known: set[str], suffix: str) -> None:
+        self._known, self._suffix = known, suffix
+
+    def visit_Name(self, node: ast.Name) -> ast.Name:
+        """Change a name."""
+        if node.id in self._known:
+            node.id += self._suffix
+        return node
 
 
 class _Filled(ast.NodeTransformer):
