@@ -36,7 +36,7 @@ _MAIN = (
 _NEEDED = ("llvmlite.binding", "tikgen.cli.app", "tikgen.verification.run")
 # Variables that nothing reads while it is imported.
 _FREE = frozenset({"PYTEST_CURRENT_TEST", "TIKGEN_CACHE_DIR", "TIKGEN_TEMPLATE_PATH"})
-_MOST_BYTES = 1 << 17
+MOST_BYTES, MOST_FILES = 1 << 17, 5
 
 
 class Forked:
@@ -116,16 +116,11 @@ class Server:
             stderr: the file to which its errors go.
             folder: its working directory.
         """
-        with self._starting:
-            if self._socket is None:
-                self._socket = self._start()
         given, stdin = os.pipe()
         stdout, taken = os.pipe()
         status, reported = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         request = {"arguments": arguments, "variables": variables, "folder": str(folder)}
-        socket.send_fds(
-            self._socket, [json.dumps(request).encode()], [given, taken, stderr, reported.fileno()]
-        )
+        self.send(json.dumps(request).encode(), [given, taken, stderr, reported.fileno()])
         for end in (given, taken):
             os.close(end)
         reported.close()
@@ -135,6 +130,21 @@ class Server:
             os.fdopen(stdin, "w", encoding="utf-8"),
             os.fdopen(stdout, encoding="utf-8"),
         )
+
+    def send(self, request: bytes, files: Sequence[int]) -> None:
+        """Ask for a process.
+
+        Args:
+            request: its ``arguments``, ``variables`` and ``folder`` as JSON; the names of variables
+                that are the numbers of further files of it, as ``files``; whether it ends when
+                nobody waits for its status any more, as ``tied``.
+            files: its input, its output and its errors, further files, and a socket that takes its
+                number and its status.
+        """
+        with self._starting:
+            if self._socket is None:
+                self._socket = self._start()
+        socket.send_fds(self._socket, [request], files)
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -165,7 +175,7 @@ def serve() -> None:
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
     requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        content, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 4)
+        content, files, _, _ = socket.recv_fds(requests, MOST_BYTES, MOST_FILES)
         if not content:
             return
         if not os.fork():
@@ -175,37 +185,53 @@ def serve() -> None:
     # This process waits for the child: the server need not.
     requests.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request = json.loads(content)
     status = socket.socket(fileno=files.pop())
     if child := os.fork():
         for file in files:
             os.close(file)
-        status.send(str(child).encode())
-        status.send(str(os.waitpid(child, 0)[1]).encode())
+        if request.get("tied"):
+            threading.Thread(target=_end_with, args=(status, child), daemon=True).start()
+        with contextlib.suppress(OSError):
+            status.send(str(child).encode())
+            status.send(str(os.waitpid(child, 0)[1]).encode())
         os._exit(0)
     status.close()
     signal.signal(signal.SIGINT, interrupt)
-    for number, file in enumerate(files):
+    for number, file in enumerate(files[:3]):
         os.dup2(file, number)
         os.close(file)
-    request = json.loads(content)
     os.environ.clear()
     os.environ.update(request["variables"])
+    os.environ.update(zip(request.get("files", ()), map(str, files[3:]), strict=True))
     os.chdir(request["folder"])
     text, *arguments = request["arguments"]
     sys.argv = ["-c", *arguments]
     exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
 
 
+def _end_with(status: socket.socket, child: int) -> None:
+    """End a process when the other side of a socket is gone."""
+    if not status.recv(1):
+        os.kill(child, signal.SIGKILL)
+
+
 _server: Server | None = None
+
+
+def server_for(variables: dict[str, str]) -> Server | None:
+    """Return the server, if there is one and it can fork a process with these variables."""
+    return _server if _server is not None and _server.can_fork(variables) else None
 
 
 def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **options: Any) -> Any:
     """Start a process with pipes for input and output, forked where that comes to the same."""
     program, flag, *arguments = command
     plain = program == sys.executable and flag == "-c" and not options.get("start_new_session")
-    if _server is None or not (plain and _server.can_fork(env)):
+    server = server_for(env) if plain else None
+    if server is None:
         return subprocess.Popen(command, stderr=stderr, env=env, **options)
-    return _server.fork(arguments, env, stderr.fileno(), Path.cwd())
+    return server.fork(arguments, env, stderr.fileno(), Path.cwd())
 
 
 def fork_children(monkeypatch: pytest.MonkeyPatch) -> None:
