@@ -106,7 +106,12 @@ class Server:
         return {name for name, _ in differing} <= _FREE
 
     def fork(
-        self, arguments: Sequence[str], variables: dict[str, str], stderr: int, folder: Path
+        self,
+        arguments: Sequence[str],
+        variables: dict[str, str],
+        stderr: int,
+        folder: Path,
+        forks: bool = False,
     ) -> Forked:
         """Return a process that does what ``python -c TEXT ...`` does.
 
@@ -115,11 +120,17 @@ class Server:
             variables: its environment.
             stderr: the file to which its errors go.
             folder: its working directory.
+            forks: whether its own children are forked as well.
         """
         given, stdin = os.pipe()
         stdout, taken = os.pipe()
         status, reported = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"arguments": arguments, "variables": variables, "folder": str(folder)}
+        request = {
+            "arguments": arguments,
+            "variables": variables,
+            "folder": str(folder),
+            "forks": forks,
+        }
         self.send(json.dumps(request).encode(), [given, taken, stderr, reported.fileno()])
         for end in (given, taken):
             os.close(end)
@@ -137,7 +148,8 @@ class Server:
         Args:
             request: its ``arguments``, ``variables`` and ``folder`` as JSON; the names of variables
                 that are the numbers of further files of it, as ``files``; whether it ends when
-                nobody waits for its status any more, as ``tied``.
+                nobody waits for its status any more, as ``tied``; whether its own children are
+                forked as well, as ``forks``.
             files: its input, its output and its errors, further files, and a socket that takes its
                 number and its status.
         """
@@ -171,9 +183,12 @@ def serve() -> None:
         del sys.modules[name]
     gc.collect()
     gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def _serve(requests: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
         content, files, _, _ = socket.recv_fds(requests, MOST_BYTES, MOST_FILES)
         if not content:
@@ -205,9 +220,29 @@ def serve() -> None:
     os.environ.update(request["variables"])
     os.environ.update(zip(request.get("files", ()), map(str, files[3:]), strict=True))
     os.chdir(request["folder"])
+    if request.get("forks"):
+        _serve_its_children()
     text, *arguments = request["arguments"]
     sys.argv = ["-c", *arguments]
     exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
+
+
+def _serve_its_children() -> None:
+    """Have the children of this process be forked from a copy of it, as it is now."""
+    global _server
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if not os.fork():
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        os.close(nothing)
+        _serve(theirs)
+        sys.exit()
+    theirs.close()
+    _server = Server()
+    _server._socket = ours
+    fork_children()
 
 
 def _end_with(status: socket.socket, child: int) -> None:
@@ -224,22 +259,37 @@ def server_for(variables: dict[str, str]) -> Server | None:
     return _server if _server is not None and _server.can_fork(variables) else None
 
 
-def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **options: Any) -> Any:
-    """Start a process with pipes for input and output, forked where that comes to the same."""
+def popen(
+    command: Sequence[str],
+    *,
+    stderr: IO[bytes],
+    env: dict[str, str],
+    forks: bool = False,
+    **options: Any,
+) -> Any:
+    """Start a process with pipes for input and output, forked where that comes to the same.
+
+    Args:
+        command: its words.
+        stderr: the file to which its errors go.
+        env: its environment.
+        forks: whether its own children are forked as well, if it is.
+        options: as of :class:`subprocess.Popen`.
+    """
     program, flag, *arguments = command
     plain = program == sys.executable and flag == "-c" and not options.get("start_new_session")
     server = server_for(env) if plain else None
     if server is None:
         return subprocess.Popen(command, stderr=stderr, env=env, **options)
-    return server.fork(arguments, env, stderr.fileno(), Path.cwd())
+    return server.fork(arguments, env, stderr.fileno(), Path.cwd(), forks)
 
 
-def fork_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have child processes of tikgen be forked."""
+def fork_children(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    """Have child processes of tikgen be forked; until this process ends, unless by a patch."""
     from tikgen.children import process
 
-    names = {**vars(subprocess), "Popen": popen}
-    monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
+    forking = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    (monkeypatch or pytest.MonkeyPatch()).setattr(process, "subprocess", forking)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -254,10 +304,10 @@ def _forking_server(pytestconfig: pytest.Config) -> Iterator[None]:
     _server = None
 
 
-@pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _forked_children(request: pytest.FixtureRequest, _forking_server: None) -> Iterator[None]:
     """Have children be forked, but for those of the tests of how they start."""
     with pytest.MonkeyPatch.context() as patch:
-        if _server is not None and request.node.path.parent.name != "children":
+        if _server is not None and request.path.parent.name != "children":
             fork_children(patch)
         yield
