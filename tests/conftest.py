@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import os
+import re
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -41,12 +43,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+@functools.cache
+def _may_launch(module: Path) -> bool:
+    return re.search(r"ti_arch|mark\.arch", module.read_text(encoding="utf-8")) is not None
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Import no module without tests that launch kernels where ``-m arch`` asks for these alone."""
+    is_module = collection_path.name.startswith("test_") and collection_path.is_file()
+    asked = re.match(r"arch\b(?!.*\bor\b)", config.option.markexpr or "")
+    return True if asked and is_module and not _may_launch(collection_path) else None
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that launch kernels: ``-m arch`` selects what a further arch must repeat."""
     for item in items:
         if "ti_arch" in getattr(item, "fixturenames", ()):
             item.add_marker("arch")
+        if item.get_closest_marker("arch") and not _may_launch(item.path):
+            raise pytest.UsageError(f"{item.path} launches kernels, and so it has to name ti_arch")
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -36,7 +36,7 @@ _MAIN = (
 _NEEDED = ("llvmlite.binding", "tikgen.cli.app", "tikgen.verification.run")
 # Variables that nothing reads while it is imported.
 _FREE = frozenset({"PYTEST_CURRENT_TEST", "TIKGEN_CACHE_DIR", "TIKGEN_TEMPLATE_PATH"})
-_MOST_BYTES = 1 << 17
+MOST_BYTES, MOST_FILES = 1 << 17, 5
 
 
 class Forked:
@@ -106,7 +106,12 @@ class Server:
         return {name for name, _ in differing} <= _FREE
 
     def fork(
-        self, arguments: Sequence[str], variables: dict[str, str], stderr: int, folder: Path
+        self,
+        arguments: Sequence[str],
+        variables: dict[str, str],
+        stderr: int,
+        folder: Path,
+        forks: bool = False,
     ) -> Forked:
         """Return a process that does what ``python -c TEXT ...`` does.
 
@@ -115,17 +120,18 @@ class Server:
             variables: its environment.
             stderr: the file to which its errors go.
             folder: its working directory.
+            forks: whether its own children are forked as well.
         """
-        with self._starting:
-            if self._socket is None:
-                self._socket = self._start()
         given, stdin = os.pipe()
         stdout, taken = os.pipe()
         status, reported = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        request = {"arguments": arguments, "variables": variables, "folder": str(folder)}
-        socket.send_fds(
-            self._socket, [json.dumps(request).encode()], [given, taken, stderr, reported.fileno()]
-        )
+        request = {
+            "arguments": arguments,
+            "variables": variables,
+            "folder": str(folder),
+            "forks": forks,
+        }
+        self.send(json.dumps(request).encode(), [given, taken, stderr, reported.fileno()])
         for end in (given, taken):
             os.close(end)
         reported.close()
@@ -135,6 +141,22 @@ class Server:
             os.fdopen(stdin, "w", encoding="utf-8"),
             os.fdopen(stdout, encoding="utf-8"),
         )
+
+    def send(self, request: bytes, files: Sequence[int]) -> None:
+        """Ask for a process.
+
+        Args:
+            request: its ``arguments``, ``variables`` and ``folder`` as JSON; the names of variables
+                that are the numbers of further files of it, as ``files``; whether it ends when
+                nobody waits for its status any more, as ``tied``; whether its own children are
+                forked as well, as ``forks``.
+            files: its input, its output and its errors, further files, and a socket that takes its
+                number and its status.
+        """
+        with self._starting:
+            if self._socket is None:
+                self._socket = self._start()
+        socket.send_fds(self._socket, [request], files)
 
     def _start(self) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -161,11 +183,14 @@ def serve() -> None:
         del sys.modules[name]
     gc.collect()
     gc.freeze()
+    _serve(socket.socket(fileno=int(sys.argv[1])))
+
+
+def _serve(requests: socket.socket) -> None:
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     interrupt = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    requests = socket.socket(fileno=int(sys.argv[1]))
     while True:
-        content, files, _, _ = socket.recv_fds(requests, _MOST_BYTES, 4)
+        content, files, _, _ = socket.recv_fds(requests, MOST_BYTES, MOST_FILES)
         if not content:
             return
         if not os.fork():
@@ -175,45 +200,96 @@ def serve() -> None:
     # This process waits for the child: the server need not.
     requests.close()
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    request = json.loads(content)
     status = socket.socket(fileno=files.pop())
     if child := os.fork():
         for file in files:
             os.close(file)
-        status.send(str(child).encode())
-        status.send(str(os.waitpid(child, 0)[1]).encode())
+        if request.get("tied"):
+            threading.Thread(target=_end_with, args=(status, child), daemon=True).start()
+        with contextlib.suppress(OSError):
+            status.send(str(child).encode())
+            status.send(str(os.waitpid(child, 0)[1]).encode())
         os._exit(0)
     status.close()
     signal.signal(signal.SIGINT, interrupt)
-    for number, file in enumerate(files):
+    for number, file in enumerate(files[:3]):
         os.dup2(file, number)
         os.close(file)
-    request = json.loads(content)
     os.environ.clear()
     os.environ.update(request["variables"])
+    os.environ.update(zip(request.get("files", ()), map(str, files[3:]), strict=True))
     os.chdir(request["folder"])
+    if request.get("forks"):
+        _serve_its_children()
     text, *arguments = request["arguments"]
     sys.argv = ["-c", *arguments]
     exec(compile(text, "<string>", "exec"), {"__name__": "__main__"})
 
 
+def _serve_its_children() -> None:
+    """Have the children of this process be forked from a copy of it, as it is now."""
+    global _server
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    if not os.fork():
+        ours.close()
+        nothing = os.open(os.devnull, os.O_RDWR)
+        for number in range(3):
+            os.dup2(nothing, number)
+        os.close(nothing)
+        _serve(theirs)
+        sys.exit()
+    theirs.close()
+    _server = Server()
+    _server._socket = ours
+    fork_children()
+
+
+def _end_with(status: socket.socket, child: int) -> None:
+    """End a process when the other side of a socket is gone."""
+    if not status.recv(1):
+        os.kill(child, signal.SIGKILL)
+
+
 _server: Server | None = None
 
 
-def popen(command: Sequence[str], *, stderr: IO[bytes], env: dict[str, str], **options: Any) -> Any:
-    """Start a process with pipes for input and output, forked where that comes to the same."""
+def server_for(variables: dict[str, str]) -> Server | None:
+    """Return the server, if there is one and it can fork a process with these variables."""
+    return _server if _server is not None and _server.can_fork(variables) else None
+
+
+def popen(
+    command: Sequence[str],
+    *,
+    stderr: IO[bytes],
+    env: dict[str, str],
+    forks: bool = False,
+    **options: Any,
+) -> Any:
+    """Start a process with pipes for input and output, forked where that comes to the same.
+
+    Args:
+        command: its words.
+        stderr: the file to which its errors go.
+        env: its environment.
+        forks: whether its own children are forked as well, if it is.
+        options: as of :class:`subprocess.Popen`.
+    """
     program, flag, *arguments = command
     plain = program == sys.executable and flag == "-c" and not options.get("start_new_session")
-    if _server is None or not (plain and _server.can_fork(env)):
+    server = server_for(env) if plain else None
+    if server is None:
         return subprocess.Popen(command, stderr=stderr, env=env, **options)
-    return _server.fork(arguments, env, stderr.fileno(), Path.cwd())
+    return server.fork(arguments, env, stderr.fileno(), Path.cwd(), forks)
 
 
-def fork_children(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Have child processes of tikgen be forked."""
+def fork_children(monkeypatch: pytest.MonkeyPatch | None = None) -> None:
+    """Have child processes of tikgen be forked; until this process ends, unless by a patch."""
     from tikgen.children import process
 
-    names = {**vars(subprocess), "Popen": popen}
-    monkeypatch.setattr(process, "subprocess", SimpleNamespace(**names))
+    forking = SimpleNamespace(**{**vars(subprocess), "Popen": popen})
+    (monkeypatch or pytest.MonkeyPatch()).setattr(process, "subprocess", forking)
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -228,10 +304,10 @@ def _forking_server(pytestconfig: pytest.Config) -> Iterator[None]:
     _server = None
 
 
-@pytest.fixture(autouse=True)
-def _forked_children(request: pytest.FixtureRequest) -> Iterator[None]:
+@pytest.fixture(scope="module", autouse=True)
+def _forked_children(request: pytest.FixtureRequest, _forking_server: None) -> Iterator[None]:
     """Have children be forked, but for those of the tests of how they start."""
     with pytest.MonkeyPatch.context() as patch:
-        if _server is not None and request.node.path.parent.name != "children":
+        if _server is not None and request.path.parent.name != "children":
             fork_children(patch)
         yield

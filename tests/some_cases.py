@@ -1,6 +1,6 @@
 """Draws some cases of the tests that launch kernels, with ``--some``; ``make verify`` runs all.
 
-Cases of one test repeat each other. Every run takes a fifth of them, at least one, from a seed of
+Cases of one test repeat each other. Every run takes an eighth of them, at least one, from a seed of
 its own. Its output begins with what draws them again. The mark ``some`` has the same done with
 tests whose kernels are launched by other processes.
 """
@@ -15,7 +15,7 @@ from collections import defaultdict
 import pytest
 
 SEED = "TIKGEN_TEST_SEED"
-_OF = 5  # One case of so many.
+_OF = 8  # One case of so many.
 
 
 def examples(every: int, some: int) -> int:

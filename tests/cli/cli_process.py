@@ -82,6 +82,7 @@ def run_cli(
             stdout=subprocess.PIPE,
             stderr=said,
             text=True,
+            forks=True,
         )
         process.communicate(timeout=300)
         said.seek(0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import os
 import shutil
@@ -10,6 +11,10 @@ import sys
 from pathlib import Path
 
 import pytest
+
+import forked
+from forked_ranks import command as command_of
+from tikgen.children import safe_path
 
 HERE = Path(__file__).parent
 
@@ -35,8 +40,18 @@ def command(ranks: int, script: str, *arguments: str) -> list[str]:
     return [mpiexec(), "-n", str(ranks), *own]
 
 
-def run(ranks: int, script: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Run a script of this folder on some processes, until all of them ended."""
-    return subprocess.run(
-        command(ranks, script, *arguments), capture_output=True, text=True, timeout=300
-    )
+def run(
+    ranks: int, script: str, *arguments: str, anew: bool = False
+) -> subprocess.CompletedProcess[str]:
+    """Run a script of this folder on some processes, until all of them ended.
+
+    Args:
+        ranks: how many.
+        script: its name.
+        arguments: what it is given.
+        anew: whether they are started, even where they could be forked.
+    """
+    server = None if anew else forked.server_for(safe_path.environment())
+    with contextlib.nullcontext([sys.executable]) if server is None else command_of(server) as own:
+        words = [mpiexec(), "-n", str(ranks), *own, str(HERE / script), *arguments]
+        return subprocess.run(words, capture_output=True, text=True, timeout=300)

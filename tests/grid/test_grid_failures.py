@@ -24,7 +24,7 @@ import ranks
 )
 def test_a_process_that_fails_ends_all(how: str, told: str) -> None:
     # The others would run for days: it returns because they were ended.
-    done = ranks.run(2, "failing.py", how)
+    done = ranks.run(2, "failing.py", how, anew=True)
     assert done.returncode != 0
     assert told in done.stdout + done.stderr
 

@@ -71,6 +71,7 @@ class Programs:
                 stdout=subprocess.PIPE,
                 stderr=nothing,
                 text=True,
+                forks=True,
             )
 
     def __enter__(self) -> Programs:

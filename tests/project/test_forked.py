@@ -72,3 +72,22 @@ def test_children_of_tikgen_are_forked(
     with ChildProcess("tikgen.verification.worker", "nowhere", str(tmp_path)) as child:
         assert child.start() == "ValueError: Taichi knows no arch 'nowhere'"
         assert isinstance(child._process, forked.Forked)
+
+
+GRANDCHILD = """
+from tikgen.children.process import ChildProcess
+with ChildProcess("tikgen.verification.worker", "nowhere", "{folder}") as child:
+    print(child.start(), type(child._process).__name__, flush=True)
+"""
+
+
+@pytest.mark.parametrize(("forks", "kind"), [(True, "Forked"), (False, "Popen")])
+def test_children_of_a_forked_process_are_forked_where_it_is_asked_for(
+    server: forked.Server, tmp_path: Path, forks: bool, kind: str
+) -> None:
+    text = GRANDCHILD.format(folder=tmp_path)
+    with tempfile.TemporaryFile() as errors:
+        process = server.fork([text], server.variables, errors.fileno(), tmp_path, forks)
+        output, _ = process.communicate()
+        errors.seek(0)
+        assert output == f"ValueError: Taichi knows no arch 'nowhere' {kind}\n", errors.read()

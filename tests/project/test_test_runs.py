@@ -8,10 +8,12 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
+from typing import Any
 
 import pytest
 
+import conftest
 from some_cases import SEED
 from spread import spread
 
@@ -96,6 +98,37 @@ def test_some_cases_are_drawn_from_a_seed(
     assert tuple(counts[f"test_{name}"] for name in ("kernel", "few", "plain")) == (2, 1, 7)
     assert drawn("1", "--some") == some
     assert len({frozenset(drawn(str(seed), "--some")) for seed in range(6)}) > 1
+
+
+@pytest.mark.parametrize(
+    ("text", "expression", "ignored"),
+    [
+        ("def test_plain(): pass", "arch and not slow", True),
+        ("def test_plain(): pass", "arch", True),
+        ("def test_plain(): pass", "arch or slow", None),
+        ("def test_plain(): pass", "not slow", None),
+        ("def test_plain(): pass", "", None),
+        ("def test_kernel(ti_arch): pass", "arch", None),
+        ("pytestmark = pytest.mark.arch", "arch", None),
+    ],
+)
+def test_modules_without_kernels_are_not_imported_where_kernels_are_asked_for(
+    text: str, expression: str, ignored: bool | None, tmp_path: Path
+) -> None:
+    (tmp_path / "test_some.py").write_text(text)
+    config: Any = SimpleNamespace(option=SimpleNamespace(markexpr=expression))
+    assert conftest.pytest_ignore_collect(tmp_path / "test_some.py", config) is ignored
+    assert conftest.pytest_ignore_collect(tmp_path, config) is None
+
+
+def test_a_module_that_hides_its_kernels_is_told(tmp_path: Path) -> None:
+    module = tmp_path / "test_some.py"
+    module.write_text("from elsewhere import test_kernel")
+    item: Any = SimpleNamespace(
+        fixturenames=["ti_arch"], path=module, add_marker=print, get_closest_marker=str
+    )
+    with pytest.raises(pytest.UsageError, match=r"test_some\.py launches kernels"):
+        conftest.pytest_collection_modifyitems([item])
 
 
 def combinations(mark: pytest.MarkDecorator, *without: str) -> set[tuple[object, ...]]:

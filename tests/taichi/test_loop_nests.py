@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from tikgen.taichi import loop_nests, wrapped_indices
 
 on_gpu = pytest.mark.skipif(ARCH == "cpu", reason="threads of a processor take whole rows")
@@ -85,7 +86,7 @@ def results(code: str, shape: tuple[int, int, int], seed: int) -> list[np.ndarra
 
 
 @pytest.mark.usefixtures("ti_arch")
-@settings(max_examples=12)
+@settings(max_examples=examples(12, 4))
 @given(
     ranges=st.tuples(*[st.sampled_from(RANGES)] * 3),
     body=st.sampled_from(BODIES),

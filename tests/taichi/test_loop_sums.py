@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 import tikgen
 from conftest import ARCH
+from some_cases import examples
 from tikgen.taichi import loop_sums
 
 ENGINE = "direct-cpu" if ARCH == "cpu" else "taichi"
@@ -60,7 +61,7 @@ BODIES = {
 
 @pytest.mark.arch
 @pytest.mark.parametrize("body", BODIES)
-@settings(max_examples=10)
+@settings(max_examples=examples(10, 4))
 @given(
     loop=st.sampled_from(LOOPS),
     shape=st.tuples(st.integers(1, 40), st.integers(1, 1100)),

@@ -13,6 +13,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from some_cases import examples
 from tikgen.taichi import split_loops, wrapped_indices
 
 TEXT = """
@@ -54,7 +55,7 @@ def index(name: str, extent: str, step: int, wraps: bool) -> tuple[str, Any]:
 
 
 @pytest.mark.usefixtures("ti_arch")
-@settings(max_examples=12)
+@settings(max_examples=examples(12, 4))
 @given(
     loop=st.sampled_from(LOOPS),
     steps=st.tuples(st.integers(-4, 4), st.integers(-4, 4)),

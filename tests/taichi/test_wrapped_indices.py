@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import tikgen
+from some_cases import examples
 from tikgen.taichi import wrapped_indices
 
 TEXT = """
@@ -50,7 +51,7 @@ def index(name: str, extent: str, step: int, times: int) -> str:
 
 
 @pytest.mark.usefixtures("ti_arch")
-@settings(max_examples=15)
+@settings(max_examples=examples(15, 5))
 @given(
     over=st.sampled_from(LOOPS),
     steps=st.tuples(STEPS, STEPS),
