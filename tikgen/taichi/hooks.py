@@ -18,23 +18,7 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import (
-    block_sums,
-    error_stream,
-    freed,
-    inner_sums,
-    kernels,
-    line_sums,
-    loop_marks,
-    loop_nests,
-    loop_sums,
-    passes,
-    row_loops,
-    runtime,
-    split_loops,
-    thread_coarsening,
-    wrapped_indices,
-)
+from tikgen.taichi import error_stream, freed, kernels, loop_changes, loop_marks, passes, runtime
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -130,24 +114,7 @@ class StageHooks:
         def instantiated() -> Any:
             tree, context = original(kernel, *args, **kwargs)
             freed.refuse_freed(kernel.func, context.global_vars)
-            if self._is_own(kernel.func):
-                wrapped_indices.rewrite(tree, kernel, context.global_vars)
-            if row_loops.is_by_rows(kernel):
-                row_loops.rewrite(tree, kernel)
-                context.global_vars.update(row_loops.names())
-            if runtime.current_arch() == "cpu":
-                split_loops.rewrite(tree)
-            if loop_nests.is_wanted(kernel, self._is_own):
-                loop_nests.rewrite(tree, context.global_vars)
-                block_sums.rewrite(tree, kernel, context.global_vars)
-                line_sums.rewrite(tree, kernel, context.global_vars)
-                if inner_sums.is_wanted():
-                    inner_sums.rewrite(tree, kernel, context.global_vars)
-            if thread_coarsening.is_wanted(kernel, self._is_own):
-                thread_coarsening.rewrite(tree, kernel, context.global_vars)
-            if loop_sums.is_wanted():
-                loop_sums.rewrite(tree, kernel, context.global_vars)
-            loop_marks.insert(tree, kernel.func.__globals__, context.global_vars)
+            loop_changes.change(tree, kernel, context.global_vars, self._is_own)
             return tree, context
 
         return self._timed("instantiate", kernel.func, details, instantiated)
