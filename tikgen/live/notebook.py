@@ -15,7 +15,7 @@ from tikgen.live.cells import Cells, parse_line
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template.catalogue import find_template, list_templates
-from tikgen.template.parameters import RESERVED
+from tikgen.template.reserved import RESERVED
 
 # One for each shell, so that cells that are executed again reuse their kernels.
 _extensions: weakref.WeakKeyDictionary[Any, Extension] = weakref.WeakKeyDictionary()
