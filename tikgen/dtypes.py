@@ -164,7 +164,8 @@ class DType(str, Enum):
         """Return generated code for a constant of this dtype, always typed.
 
         Raises:
-            ValueError: if an integer dtype cannot represent ``value``.
+            ValueError: if an integer dtype cannot represent ``value``, or a finite number is
+                infinite in a floating-point one.
         """
         if not self.is_float:
             if value != int(value) or not self.lowest <= value <= self.highest:
@@ -175,6 +176,8 @@ class DType(str, Enum):
             if value == np.iinfo(np.int64).min:
                 return f"(ti.i64({int(value) + 1}) - ti.i64(1))"
             return f"{self.taichi}({int(value)})"
+        if value == value and not self.holds(value):
+            raise ValueError(f"{value!r} does not fit {self.value}, where it is infinite")
         number = float(value)
         if number != number:
             return f"ti.cast(ti.math.nan, {self.taichi})"

@@ -10,7 +10,8 @@ import typer
 from typer.testing import CliRunner
 
 from tikgen.cli import sweep_command as sweeps
-from tikgen.errors import ParameterError, TikgenError
+from tikgen.errors import ParameterError, TemplateError, TikgenError
+from tikgen.template.catalogue import find_template
 from tikgen.tuning.sweeps.table import SweepResult
 
 APP = typer.Typer()
@@ -126,3 +127,19 @@ def test_files_that_cannot_be_written_are_refused_first(option: tuple[str, str])
     shown = CliRunner().invoke(APP, ["sweep", "stencil", "--shape", "9", *option])
     assert shown.exit_code != 0
     assert isinstance(shown.exception, TikgenError) or "cannot write" in shown.output
+
+
+def test_a_roofline_without_operations_is_refused_before_anything_is_measured(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    pytest.importorskip("matplotlib")
+    from tikgen.template.base import Template
+    from tikgen.tuning.sweeps import sweep as sweeping
+
+    monkeypatch.setattr(sweeping, "sweep", lambda *_, **__: pytest.fail("it would measure"))
+    for method in ("flops", "cost"):
+        monkeypatch.setattr(type(find_template("stencil")), method, getattr(Template, method))
+    arguments = ["sweep", "stencil", "--shape", "9", "--roofline", str(tmp_path / "r.png")]
+    shown = CliRunner().invoke(APP, arguments)
+    assert isinstance(shown.exception, TemplateError)
+    assert "declare flops(p, sizes)" in str(shown.exception)

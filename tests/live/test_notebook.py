@@ -203,6 +203,8 @@ def test_a_failed_first_call_restores_what_the_cell_put_there(
         ("%%tikgen some 'n\nx = 1", "No closing quotation"),
         ("%%tikgen some n\nx = 1", "has no value; write n=VALUE"),
         ("%%tikgen some n=1 n=2\nx = 1", "given twice"),
+        ("%%tikgen some check=1\nx = {{ check }}", "'check' is not a parameter of a template"),
+        ("%%tikgen some text=1\nx = {{ text }}", "'text' is not a parameter of a template"),
         ("%%tikgen some\n# nothing", "defines no kernel, function or class"),
         ("%%tikgen some\n\n\n", "is empty"),
         ("%tikgen stencil dim=9", "from 1 to 3; got 9"),

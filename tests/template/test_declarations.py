@@ -11,7 +11,7 @@ import pytest
 
 import tikgen
 from tikgen import Array, DType
-from tikgen.errors import DeclarationError, TemplateError
+from tikgen.errors import DeclarationError, ParameterError, TemplateError
 from tikgen.template.arguments import Scalar
 from tikgen.template.declared import as_numbers, reason_against
 from tikgen.template.outputs import allowed_errors
@@ -170,6 +170,37 @@ def test_a_scalar_says_what_it_takes() -> None:
             r"mentions 'lanes', which it cannot; it may mention radius, dtype, arch \(in .*:14\)$",
         ),
         (
+            'ments", 1)',
+            'ments", 1, only={"dtype": "f16"})',
+            r"'lane' mentions dtype='f16', which dtype never is \(in template.py:14\)$",
+        ),
+        (
+            'ments", 1)',
+            'ments", 1, needs={2: {"radius": (51, 60)}})',
+            r"'lane' mentions radius=51, which radius never is \(in template.py:14\)$",
+        ),
+        ('ments", 1)', 'ments", 1, only={"radius": ()})', r"mentions radius=\(\), which radius n"),
+        (
+            'ments", 1)',
+            'ments", 1, only={"dtype": "f32"}, neutral=5)',
+            r"neutral value of parameter 'lane' is none of its values: it takes 1 or 2; got 5 \(in",
+        ),
+        (
+            'ments", 1)',
+            'ments", only={"dtype": "f32"})',
+            r"'lane' has `only`, and needs a default or a neutral value \(in template.py:14\)$",
+        ),
+        (
+            'ments", 1)',
+            'ments", 1, needs={1: {"dtype": "f64"}})',
+            r"by default parameter 'lane' cannot be 1 where dtype=f32; .*dtype='f64' \(in .*:14\)$",
+        ),
+        (
+            'side", 1',
+            'side", 1, needs={1: {"dtype": "f64"}}',
+            r"by default parameter 'radius' cannot be 1 where dtype=f32; .* \(in template.py:10\)$",
+        ),
+        (
             HERE,
             f"    def tolerances(p, inputs, expected):\n        pass\n\n{HERE}",
             r"knows no method 'tolerances', .* Did you mean 'tolerance'\? .* \(in .*:16\)$",
@@ -181,6 +212,37 @@ def test_parameters_are_checked_when_a_template_is_loaded(
 ) -> None:
     with pytest.raises(TemplateError, match=problem):
         make(old, new)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('ments", 1)', 'ments", 1, only={"radius": 2.0, "dtype": ("f32", "f64")})'),
+        ('ments", 1)', 'ments", 1, needs={1: {"arch": "cpu"}})'),
+        ('ments", 1)', 'ments", 1, only={"dtype": "f64"}, needs={1: {"radius": 2}})'),
+        ('side", 1, ge', 'side", ge'),
+    ],
+)
+def test_rules_that_may_hold_and_defaults_that_may_be_are_loaded(
+    make: Make, old: str, new: str
+) -> None:
+    make(old, new)
+
+
+def test_a_refusal_of_a_value_that_nobody_gave_says_so(make: Make) -> None:
+    refused = 'default_schedule(self, p, arch, sizes):\n        return {"lane": p.radius % 3 + 1}'
+    template = make(
+        HERE,
+        f"    def {refused}\n\n    def check(self, p, s, arch):\n"
+        "        from tikgen import Invalid\n\n        if s.lane == 2:\n"
+        f"            raise Invalid('lane', 'is too wide')\n\n{HERE}",
+    )
+    own = "no value was given, and this one is the template's own"
+    with pytest.raises(ParameterError, match=f"'lane' is too wide; {own}"):
+        tikgen.render(template)
+    with pytest.raises(ParameterError, match=r"'lane' is too wide\.$"):
+        tikgen.render(template, lane=2)
+    tikgen.render(template, lane=1)
 
 
 @pytest.mark.parametrize(

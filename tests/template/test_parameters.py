@@ -163,6 +163,12 @@ def test_literals_are_typed_and_exact() -> None:
     assert DType.i32.literal(3) == "ti.i32(3)"
     assert DType.f32.literal(float("nan")) == "ti.cast(ti.math.nan, ti.f32)"
     assert DType.f32.literal(float("-inf")) == "ti.cast(-ti.math.inf, ti.f32)"
+    for dtype, value in ((DType.f32, 1e300), (DType.f32, -(2.0**128)), (DType.f16, 65520)):
+        with pytest.raises(ValueError, match=f"does not fit {dtype}, where it is infinite"):
+            dtype.literal(value)
+    with pytest.raises(ValueError, match=r"does not fit f64, where it is infinite"):
+        DType.f64.literal(10**400)
+    assert DType.f16.literal(65519) == "ti.f16(65519.0)"
     with pytest.raises(ValueError, match="does not fit i8"):
         DType.i8.literal(300)
     with pytest.raises(ValueError, match="does not fit i32"):

@@ -80,7 +80,7 @@ def test_what_does_not_apply_is_neutral_where_it_was_not_given(ways: Any) -> Non
         (
             {"way": "far", "sides": 2},
             "cpu",
-            "cannot be 0 where way='far'; it takes 16 or 32 there.",
+            "cannot be 0 where way='far'; it takes 16 or 32 there; no value was given",
         ),
         ({"depth": 1, "sides": 3}, "cpu", "'depth' must be 0 on cpu; it matters only where way"),
         ({"way": "far", "sides": 2, "wide": 32, "depth": 2}, "cpu", "'depth' is too deep"),

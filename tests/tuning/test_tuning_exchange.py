@@ -24,7 +24,7 @@ from tikgen.pipeline.records import Record
 from tikgen.template.catalogue import find_template
 from tikgen.template.parameters import plain
 from tikgen.tuning import toml
-from tikgen.tuning.exchange import export_records, import_records
+from tikgen.tuning.exchange import Imported, export_records, import_records
 from tikgen.tuning.job import Measurement
 from tuning_templates import SCALED_CODE, SCALED_TEXT, Simulated, make
 
@@ -130,6 +130,48 @@ def test_records_may_be_edited_by_hand(tmp_path: Path) -> None:
     assert import_records(path).kept == 1
     kernel = tikgen.build("scaled", schedule="tuned", arch="cpu")
     assert kernel.params["unroll"] == 8
+
+
+@pytest.mark.parametrize(("old", "new"), [("unroll = 2", "unroll = 8"), ("= 0.5", "= 0.1")])
+def test_an_edited_record_claims_nothing(tmp_path: Path, old: str, new: str) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep(record(unroll=2, ratio_low=0.4, ratio_high=0.6, workload="own", data="ab"))
+    for again in range(2):
+        export_records(path)
+        path.write_text(path.read_text().replace(old, new) if not again else path.read_text())
+        records.forget(lambda r: True)
+        assert import_records(path) == Imported(1, ())
+        (found,) = records.all_records()
+        assert (found.kind, found.ratio, found.seconds, found.workload) == (
+            "edited",
+            0,
+            0,
+            "typical",
+        )
+    origin = tikgen.build("scaled", schedule="tuned", arch="cpu").schedule_origin
+    assert origin.startswith("given for n=100 on ")
+    assert origin.endswith(", edited by hand, not measured")
+    assert "fast as the default" not in path.read_text()
+    assert "edited by hand, not measured" in command("tuned", "show")
+    measured = record(unroll=4, ratio=0.9)
+    records.keep(measured)
+    assert records.best_of(records.all_records(), {"n": 100}) == measured
+
+
+def test_an_edited_failure_and_a_file_of_an_older_version(tmp_path: Path) -> None:
+    path = tmp_path / "tuned.toml"
+    records.keep(record(unroll=2, kind="mismatch", ratio=0.0))
+    export_records(path, everything=True)
+    text = path.read_text()
+    path.write_text(text.replace("unroll = 2", "unroll = 8"))
+    (line,) = import_records(path).ignored
+    assert "was edited by hand, so that its kind 'mismatch' was not measured" in line
+    records.forget(lambda r: True)
+    records.keep(record(unroll=2))
+    export_records(path)
+    path.write_text(re.sub("digest = .*", "", path.read_text()))
+    assert import_records(path).kept == 1
+    assert records.all_records() == (record(unroll=2),)
 
 
 @pytest.mark.parametrize(

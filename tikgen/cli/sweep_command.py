@@ -24,7 +24,8 @@ from tikgen.cli.common import (
 )
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED
 from tikgen.cli.output import print_result, say
-from tikgen.errors import ParameterError, TikgenError
+from tikgen.errors import ParameterError, TemplateError, TikgenError
+from tikgen.template.base import Template
 from tikgen.template.catalogue import find_template
 from tikgen.template.literals import parse_params
 
@@ -113,6 +114,8 @@ def sweep_command(
     _check_columns(name, params, columns, bool(ranks))
     for picture in (plot, roofline):
         check_picture(picture)
+    if roofline is not None:
+        _check_operations(name)
     shapes = [one_or_all(name, text) for text in shape or ()]
     result = sweep(
         name,
@@ -161,6 +164,15 @@ def combinations(params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     axes = [value if isinstance(value, list) else [value] for value in params.values()]
     for values in itertools.product(*axes):
         yield dict(zip(params, values, strict=True))
+
+
+def _check_operations(name: str) -> None:
+    """Raise TemplateError for a template of whose kernels no operations are known."""
+    template = find_template(name)
+    own = type(template)
+    if own.flops is Template.flops and own.cost is Template.cost:
+        problem = "a roofline needs the operations of a launch; declare flops(p, sizes)"
+        raise TemplateError(template.name, problem)
 
 
 def _check_columns(

@@ -126,9 +126,9 @@ def show_command(name: OneTemplate = None, json: Json = False) -> None:
         )
         by = "" if record.engine == engines.TAICHI else f" by {record.engine}"
         say(f"{head}; {record.arch}{by}: {record.device}", hang=4)
-        gain = f", {record.gain}" if record.gain else ""
         data = "your own" if record.workload == records.OWN else record.workload
-        say(f"  {1e3 * record.seconds:.4g} ms on {data} data{gain}", hang=4)
+        told = [f"{1e3 * record.seconds:.4g} ms on {data} data"] * (record.kind == records.TIMED)
+        say(f"  {', '.join([*told, *filter(None, [record.gain])])}", hang=4)
         say("  " + ", ".join(f"{k}={v}" for k, v in record.schedule.items()), hang=4)
     absent = sorted({r.template for r in best if _is_absent(r)})
     if absent:

@@ -53,7 +53,7 @@ def start_taichi(arch: str, what: str) -> None:
         )
 
 
-def build_in_stages(name: str | Template, report: Report, *, arch: str, **params: Any) -> Kernel:
+def build_in_stages(name: str | Template, report: Report, /, *, arch: str, **params: Any) -> Kernel:
     """Return a kernel as ``build`` does, but without its memo, and report each stage."""
     schedule, shape = params.pop("schedule", None), params.pop("shape", None)
     variant, record = timed(

@@ -15,8 +15,10 @@ from tikgen.live.cells import Cells, parse_line
 from tikgen.pipeline.builder import build
 from tikgen.pipeline.kernel import Kernel
 from tikgen.template.catalogue import find_template, list_templates
-from tikgen.template.parameters import RESERVED
+from tikgen.template.reserved import RESERVED
 
+# What `Loader.load` takes beside the parameters of a cell.
+_OF_LOADER = frozenset({"text", "id", "check"})
 # One for each shell, so that cells that are executed again reuse their kernels.
 _extensions: weakref.WeakKeyDictionary[Any, Extension] = weakref.WeakKeyDictionary()
 
@@ -91,7 +93,7 @@ class Extension:
         """
         with _shown_without_traceback():
             variables = self._shell.user_ns
-            name, params = parse_line("%%tikgen", line, variables, RESERVED)
+            name, params = parse_line("%%tikgen", line, variables, RESERVED | _OF_LOADER)
             # Notebooks count the line of the magic as the first one.
             self._shell.push(self.cells.run(name, "\n" + body, params, variables))
 

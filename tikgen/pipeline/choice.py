@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from tikgen import engines
@@ -80,14 +80,14 @@ def choose(
     is_direct = engines.is_direct(engine, arch)
     defaults = {} if plainest else template.default_values(problem, arch, sizes, is_direct)
     try:
-        return _variant(template, problem, {**defaults, **wanted}, arch, baked), None
+        return _variant(template, problem, {**defaults, **wanted}, arch, baked, wanted), None
     except ParameterError as error:
         if not (defaults and wanted):
             raise
         conflict = error
     # Given values take precedence over conflicting defaults of the arch.
     try:
-        return _variant(template, problem, wanted, arch, baked), None
+        return _variant(template, problem, wanted, arch, baked, wanted), None
     except ParameterError as error:
         raise error if error.parameter in wanted else conflict from None
 
@@ -139,8 +139,10 @@ def _variant(
     schedule: Mapping[str, Any],
     arch: str,
     sizes: tuple[tuple[str, int], ...],
+    asked: Collection[str] | None = None,
 ) -> Variant:
-    return Variant(template, problem, make_schedule(template, problem, schedule, arch), sizes)
+    made = make_schedule(template, problem, schedule, arch, asked=asked)
+    return Variant(template, problem, made, sizes)
 
 
 def _explicit_schedule(

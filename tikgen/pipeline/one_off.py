@@ -21,14 +21,15 @@ from tikgen.taichi import kernels
 from tikgen.template.arguments import Argument, Array, Opaque, Role, Scalar
 from tikgen.template.base import BUILTIN_FOLDER, Template
 from tikgen.template.parameters import (
-    RESERVED,
     Identifier,
     ParameterModel,
     ProblemModel,
     ScheduleModel,
+    is_reserved,
     make_model,
     plain,
 )
+from tikgen.template.reserved import RESERVED
 
 NAME = "one_off"
 
@@ -167,8 +168,8 @@ def source_of(text: str, params: Mapping[str, Any], name: str = NAME) -> Source:
     values = {key: _safe(key, value, name) for key, value in params.items()}
     reserved = RESERVED | {"p", "s", "arguments", "workspace"}
     for key in values:
-        if key in reserved:
-            listed = ", ".join(sorted(reserved))
+        if key in reserved or is_reserved(key):
+            listed = f"{', '.join(sorted(reserved))}, and those of pydantic's models, such as copy"
             raise ParameterError(name, {key: f"has a reserved name; these are {listed}"})
     fields = {key: (_annotation(value), value) for key, value in values.items()}
     model = create_model("Problem", __base__=ProblemModel, **fields)  # type: ignore[call-overload]

@@ -24,6 +24,8 @@ KIND = "tuning"
 # Octaves: a call whose sizes lie further from those of a record takes the default for its sizes.
 NEAR = 3.0
 TIMED = "timed"
+# A schedule that a person wrote into an exported file: it is taken where none was measured.
+EDITED = "edited"
 # The data of a measurement: typical data from the template, or the user's own.
 WORKLOADS = TYPICAL, OWN = "typical", "own"
 # Texts of a record that may hold any character; they are escaped when shown.
@@ -50,7 +52,7 @@ class Record:
         sizes: value of each size symbol.
         schedule: each schedule parameter, as a literal.
         kind: ``"timed"``, or why it has no time: ``"refused"``, ``"error"``, ``"mismatch"``,
-            ``"crash"``, ``"timeout"``.
+            ``"crash"``, ``"timeout"``, or ``"edited"`` for a record that was edited by hand.
         seconds: median time of a launch; 0 if it has none.
         spread: interquartile range of the rounds over their median.
         rounds: number of timed rounds.
@@ -112,6 +114,8 @@ class Record:
     @property
     def gain(self) -> str:
         """Return the speed relative to the default schedule in words, or an empty string."""
+        if self.kind == EDITED:
+            return "edited by hand, not measured"
         if not self.ratio:
             return ""
         if self.is_proven and self.ratio == 1:
@@ -124,7 +128,8 @@ class Record:
     def __str__(self) -> str:
         data = " with your own data" if self.workload == OWN else ""
         device = untrusted.printable(self.device)
-        what = f"tuned for {shapes.shown(self.sizes)}{data} on {device}"
+        how = "given" if self.kind == EDITED else "tuned"
+        what = f"{how} for {shapes.shown(self.sizes)}{data} on {device}"
         return f"{what}, {self.gain}" if self.gain else what
 
 
@@ -187,7 +192,7 @@ def best_of(
         sizes: value of each size symbol, and perhaps more about the data, or None.
         farthest: octaves that the shape of a record may lie apart.
     """
-    timed = [r for r in found if r.kind == TIMED]
+    timed = [r for r in found if r.kind in (TIMED, EDITED)]
     if sizes is None:
         near = max((math.prod(shapes.bucket(r.sizes).values()) for r in timed), default=0)
         timed = [r for r in timed if math.prod(shapes.bucket(r.sizes).values()) == near]

@@ -17,9 +17,9 @@ from tikgen.template import modules
 from tikgen.template.base import BUILTIN_FOLDER, CODE_NAME, TEXT_NAME, Template, files_of
 from tikgen.template.blame import place_in, place_within
 from tikgen.template.class_names import check_names
-from tikgen.template.declarations import check_declared
+from tikgen.template.declarations import check_declared, check_defaults, never_is
 from tikgen.template.dependencies import Files
-from tikgen.template.parameters import Identifier, listed_values
+from tikgen.template.parameters import Identifier
 from tikgen.template.rules import check_rules
 from tikgen.template.stamps import Stamp
 from tikgen.untrusted import printable
@@ -382,8 +382,12 @@ def _only_template(
         raise TemplateError(
             folder.name, f"{CODE_NAME} must define one subclass of Template; it has {len(found)}"
         )
-    check_names(folder.name, found[0], place)
-    for model in (found[0].Problem, found[0].Schedule):
+    declared = found[0]
+    check_names(folder.name, declared, place)
+    models = declared.Problem, declared.Schedule
+    for model in models:
         check_declared(folder.name, model, place)
-    check_rules(folder.name, found[0].Problem, found[0].Schedule, listed_values, place)
-    return found[0]
+    check_rules(folder.name, *models, never_is, place)
+    chooses = declared.default_schedule is not Template.default_schedule
+    check_defaults(folder.name, *models, chooses, place)
+    return declared

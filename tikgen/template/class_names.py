@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 from tikgen.errors import TemplateError
 from tikgen.template.base import CODE_NAME, Template
 from tikgen.template.parameters import ProblemModel, ScheduleModel
+from tikgen.template.reserved import TAKEN_BY
 
 # How much names of methods are alike where one is meant as the other: "size" as "sizes".
 _ALIKE = 0.85
@@ -32,6 +33,10 @@ def check_names(template: str, declared: type[Template], place: Callable[[str], 
     if overlap:
         problem = f"{', '.join(overlap)} is both a problem and a schedule parameter"
         raise TemplateError(template, problem + place(overlap[0]))
+    for name in (*declared.Problem.model_fields, *declared.Schedule.model_fields):
+        if function := TAKEN_BY.get(name):
+            problem = f"parameter name {name!r} is reserved: tikgen.{function}() takes an option of"
+            raise TemplateError(template, f"{problem} that name{place(name)}")
     usual = [name for name, value in vars(Template).items() if isinstance(value, _METHODS)]
     for name, line in _own_methods(declared):
         if meant := difflib.get_close_matches(name, usual, n=1, cutoff=_ALIKE):

@@ -7,11 +7,11 @@ from typing import Any
 
 from tikgen import untrusted
 from tikgen.errors import ParameterError
-from tikgen.template.parameters import RESERVED
+from tikgen.template.reserved import EVERY
 
 
 def parse_params(
-    template: str, given: Sequence[str] | None, reserved: Collection[str] = RESERVED
+    template: str, given: Sequence[str] | None, reserved: Collection[str] = EVERY
 ) -> dict[str, Any]:
     """Return parameters from texts such as ``dim=3``: Python literals, else plain text.
 

@@ -8,10 +8,12 @@ loaded, so that no value can carry code into a kernel.
 from __future__ import annotations
 
 import functools
+import inspect
 import types
 import typing
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal, Union, get_args, get_origin
 
 import numpy as np
@@ -20,15 +22,28 @@ from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
 from tikgen.dtypes import DType
-from tikgen.errors import DeclarationError, ExpressionError, ParameterError, near
+from tikgen.errors import (
+    DeclarationError,
+    ExpressionError,
+    ParameterError,
+    TemplateError,
+    TikgenError,
+    near,
+    one_line,
+)
 from tikgen.expression import Assignments, Equations, Expression, Reducing
+from tikgen.template.blame import place_in
 from tikgen.template.here import Here
 from tikgen.template.identifiers import FieldName as FieldName
 from tikgen.template.identifiers import Identifier as Identifier
+from tikgen.template.reserved import RESERVED
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
+from tikgen.template.wording import Wording as Wording
+from tikgen.template.wording import choices_of, listing, takes, type_name, wording_of
 
 _LONGEST = 200  # Letters of a value in a message.
-RESERVED = frozenset({"name", "schedule", "arch", "shape"})
+# Said of a value that is refused, and that nobody gave.
+NOT_GIVEN = "; no value was given, and this one is the template's own"
 
 
 class Invalid(ValueError):
@@ -43,18 +58,18 @@ class Invalid(ValueError):
         return type(self), (self.parameter, self.problem), vars(self)
 
 
-@dataclass(frozen=True)
-class Wording:
-    """Says what a type takes; annotates a type that is too long to be spelled out.
+class _CheckFails(TemplateError):
+    """The ``check`` of a model raised something else than :class:`Invalid`."""
 
-    Attributes:
-        takes: the values, in words.
-        hint: returns what to write instead of a value that does not fit: a sentence after a
-            space, or an empty string.
-    """
+    def __init__(self, model: str, problem: str) -> None:
+        self.problem = problem
+        super().__init__(model, problem)
 
-    takes: str
-    hint: Callable[[Any], str]
+
+def is_reserved(name: str) -> bool:
+    """Return whether a name means something else in every model, and so is no parameter's."""
+    has_other = hasattr(ParameterModel, name) and not name.startswith(("_", "model_config"))
+    return name in RESERVED or has_other
 
 
 def parameter(
@@ -124,24 +139,38 @@ class ParameterModel(BaseModel, Here):
             value = getattr(self, name)
             for item in value if isinstance(value, tuple) else (value,):
                 if item is not None and str(item) not in choices:
-                    raise Invalid(name, f"takes {_listing(choices)}; got {_shown(value)}")
+                    raise Invalid(name, f"takes {listing(choices)}; got {_shown(value)}")
         self._follow_rules()
-        self.check()
+        try:
+            self.check()
+        except (Invalid, TikgenError):
+            raise
+        except Exception as error:
+            folder = Path(type(self).check.__code__.co_filename).parent
+            told = f"{type(self).__name__}.check() fails: {one_line(error)}"
+            raise _CheckFails(type(self).__qualname__, told + place_in(folder, error)) from error
         return self
 
     def _follow_rules(self) -> None:
         """Raise :class:`Invalid` where a rule is broken that needs no other model."""
 
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        # Before pydantic warns of those that hide an attribute.
+        for name in inspect.get_annotations(cls):
+            if is_reserved(name):
+                by = "" if name in RESERVED else "; every model has an attribute of that name"
+                problem = f"parameter name {name!r} is reserved{by}"
+                raise DeclarationError(cls.__qualname__, problem)
+        super().__init_subclass__(**kwargs)
+
     @classmethod
     def __pydantic_init_subclass__(cls, **kwargs: Any) -> None:
         super().__pydantic_init_subclass__(**kwargs)
         for name, field in cls.model_fields.items():
-            if name in RESERVED:
-                raise DeclarationError(cls.__qualname__, f"parameter name {name!r} is reserved")
             if not _is_safe(field.annotation):
                 raise DeclarationError(
                     cls.__qualname__,
-                    f"parameter {name!r} has type {_type_name(field.annotation)}, which could "
+                    f"parameter {name!r} has type {type_name(field.annotation)}, which could "
                     "carry code; use int, float, bool, DType, Literal, Identifier, Expression, "
                     "Assignments, or tuples and dicts of these",
                 )
@@ -155,7 +184,8 @@ class ProblemModel(ParameterModel):
         # The model is frozen for its users.
         self.__dict__.update(neutral_values(type(self), known, self.model_fields_set))
         if refusal := first_refusal(type(self), dict(self)):
-            raise Invalid(*refusal)
+            name, problem = refusal
+            raise Invalid(name, problem + NOT_GIVEN * (name not in self.model_fields_set))
 
 
 class ScheduleModel(ParameterModel):
@@ -183,8 +213,8 @@ def parameter_infos(
         ParameterInfo(
             name=name,
             kind=kind,
-            type=_takes(field),
-            choices=tuple(_choices(field)),
+            type=takes(field),
+            choices=tuple(choices_of(field)),
             default="required" if field.is_required() else _shown(field.default),
             meaning=_meaning(field.description, rules.get(name)),
         )
@@ -208,7 +238,7 @@ def listed_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
 def possible_values(model: type[ParameterModel], name: str) -> tuple[Any, ...]:
     """Return the values that a parameter may have where its type tells them, with its default."""
     field = model.model_fields[name]
-    found = _possible(field.annotation, tuple(_choices(field)))
+    found = _possible(field.annotation, tuple(choices_of(field)))
     default = () if field.is_required() else (field.default,)
     return tuple(dict.fromkeys((*found, *default))) if found else default
 
@@ -229,11 +259,14 @@ def make_model(
 
     Raises:
         ParameterError: with one sentence a parameter: what it takes, what came.
+        TemplateError: if ``check`` of the model fails.
     """
     try:
         return model(**values)
     except ValidationError as error:
         raise ParameterError(template, _problems(model, error, values)) from None
+    except _CheckFails as error:
+        raise TemplateError(template, error.problem) from error.__cause__
 
 
 def canonical(value: Any) -> str:
@@ -301,7 +334,7 @@ def _names_of_names(model: type[ParameterModel]) -> frozenset[str]:
 @functools.lru_cache(maxsize=256)
 def _choices_of(model: type[ParameterModel]) -> dict[str, list[str]]:
     """Return the choices of each parameter of a model that has some."""
-    found = {name: _choices(field) for name, field in model.model_fields.items()}
+    found = {name: choices_of(field) for name, field in model.model_fields.items()}
     return {name: choices for name, choices in found.items() if choices}
 
 
@@ -310,79 +343,15 @@ def _listed(value: Any) -> Any:
     return tuple(value.replace(",", " ").split()) if isinstance(value, str) else plain(value)
 
 
-def _choices(field: FieldInfo) -> list[str]:
-    extra = field.json_schema_extra
-    if isinstance(extra, dict) and extra.get("choices"):
-        return typing.cast("list[str]", extra["choices"])
-    if get_origin(field.annotation) is Literal:
-        return [str(a) for a in get_args(field.annotation)]
-    return ["True", "False"] if field.annotation is bool else []
-
-
-def _takes(field: FieldInfo) -> str:
-    """Return in words what a parameter takes."""
-    if choices := _choices(field):
-        return _listing(choices)
-    if wording := _wording(field):
-        return wording.takes
-    low = next((m.ge for m in field.metadata if getattr(m, "ge", None) is not None), None)
-    high = next((m.le for m in field.metadata if getattr(m, "le", None) is not None), None)
-    bounds = {
-        (True, True): f" from {low} to {high}",
-        (True, False): f" of at least {low}",
-        (False, True): f" of at most {high}",
-        (False, False): "",
-    }[low is not None, high is not None]
-    return _type_name(field.annotation) + bounds
-
-
-def _wording(field: FieldInfo) -> Wording | None:
-    return next((m for m in field.metadata if isinstance(m, Wording)), None)
-
-
-def _type_name(annotation: Any) -> str:
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin in (Union, types.UnionType):
-        listed = [name for a in arguments for name in _names_in(a)]
-        if listed[-1] == "None" and any(get_origin(a) in (dict, tuple) for a in arguments):
-            return f"None, or {_listing(listed[:-1])}"  # Not what a container may hold.
-        return _listing(listed)
-    if origin is tuple:
-        each = _type_name(arguments[0])
-        is_long = arguments[-1] is ... or len(set(arguments)) > 1
-        return f"a tuple of {each}" if is_long else f"a tuple of {len(arguments)}, each {each}"
-    if origin is dict:
-        return f"a dict from {_type_name(arguments[0])} to {_type_name(arguments[1])}"
-    if origin is Literal:
-        return _listing([str(a) for a in arguments])
-    names = {int: "an integer", float: "a number", bool: "True or False", str: "str"}
-    names |= {DType: "a dtype", Identifier: "an identifier", type(None): "None"}
-    names |= {FieldName: "a field"}
-    names |= dict.fromkeys((Expression, Assignments, Reducing), "an expression")
-    names |= {Equations: "equations"}
-    return names.get(annotation, getattr(annotation, "__name__", str(annotation)))
-
-
-def _names_in(annotation: Any) -> list[str]:
-    """Return in words what one of several types takes."""
-    is_literal = get_origin(annotation) is Literal
-    return [*map(str, get_args(annotation))] if is_literal else [_type_name(annotation)]
-
-
-def _listing(choices: Iterable[str]) -> str:
-    *most, last = choices
-    return f"{', '.join(most)} or {last}" if most else last
-
-
 def _refusal(field: FieldInfo, value: Any) -> str:
     """Return in words what a parameter takes instead of a value."""
     got = "nothing" if value is PydanticUndefined else _shown(value)
     if len(got) > _LONGEST:
         got = f"{got[: _LONGEST - 3]}..."
     hint = near(value, _words(field.annotation)) if isinstance(value, str) else ""
-    if wording := _wording(field):
+    if wording := wording_of(field):
         hint = wording.hint(plain(value))
-    return f"takes {_takes(field)}; got {got}" + (f".{hint}" if hint else "")
+    return f"takes {takes(field)}; got {got}" + (f".{hint}" if hint else "")
 
 
 def _words(annotation: Any) -> list[str]:
@@ -407,7 +376,7 @@ def _problems(
             problems.setdefault(name, f"cannot be used: {cause}")
         elif detail["type"] == "missing" and name not in given:
             field = model.model_fields[name]
-            problems[name] = f"is missing; it takes {_takes(field)}: {field.description}"
+            problems[name] = f"is missing; it takes {takes(field)}: {field.description}"
         elif name in model.model_fields:
             field = model.model_fields[name]
             problems.setdefault(name, _refusal(field, given.get(name, field.default)))

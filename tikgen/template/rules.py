@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 Condition = Mapping[str, Any]
 ARCH = "arch"
 GPUS = ("cuda", "vulkan")
+ARCHS = ("cpu", *GPUS)
 
 
 class Not:
@@ -120,7 +121,7 @@ def check_rules(
     template: str,
     problem: type[BaseModel],
     schedule: type[BaseModel],
-    listed: Callable[..., Any],
+    never: Callable[[Any, str, Any], bool],
     place: Callable[[str], str],
 ) -> None:
     """Raise :class:`TemplateError` where a rule mentions what does not exist.
@@ -129,7 +130,7 @@ def check_rules(
         template: name of the template, for messages.
         problem: its problem parameters.
         schedule: its schedule parameters.
-        listed: returns the values that a model lists for a parameter, none where it lists none.
+        never: returns whether a parameter of a model never has a value.
         place: returns where a parameter is declared, for messages.
     """
     for model, known in ((problem, (problem,)), (schedule, (schedule, problem))):
@@ -147,10 +148,10 @@ def check_rules(
                         f"it may mention {', '.join(usable)}"
                     )
                     raise TemplateError(template, problem_text + place(name))
-                takes = listed(owner, other) if owner else ("cpu", *GPUS)
-                wrong = [v for v in _values(wanted) if takes and v not in takes]
-                if wrong:
-                    problem_text = f"the rule of {name!r} mentions {other}={wrong[0]!r}"
+                values = _values(wanted)
+                wrong = [v for v in values if (never(owner, other, v) if owner else v not in ARCHS)]
+                if wrong or not values:
+                    problem_text = f"the rule of {name!r} mentions {other}={(*wrong, values)[0]!r}"
                     raise TemplateError(
                         template, f"{problem_text}, which {other} never is{place(name)}"
                     )
@@ -280,6 +281,6 @@ def _shown(value: Any) -> str:
     return str(value) if isinstance(value, DType) else repr(value)
 
 
-def _any_of(values: Iterable[Any], shown: Callable[[Any], str] = _shown) -> str:
-    *most, last = map(shown, values)
+def _any_of(values: Sequence[Any], shown: Callable[[Any], str] = _shown) -> str:
+    *most, last = map(shown, values) if values else ("nothing",)
     return f"{', '.join(most)} or {last}" if most else last

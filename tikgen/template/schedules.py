@@ -8,6 +8,7 @@ from typing import Any
 from tikgen.errors import ParameterError
 from tikgen.template.base import Template
 from tikgen.template.parameters import (
+    NOT_GIVEN,
     Invalid,
     ParameterModel,
     ScheduleModel,
@@ -23,6 +24,7 @@ def make_schedule(
     values: Mapping[str, Any],
     arch: str,
     given: Collection[str] | None = None,
+    asked: Collection[str] | None = None,
 ) -> ScheduleModel:
     """Return the schedule of ``values``, which fits the problem and the arch.
 
@@ -33,6 +35,7 @@ def make_schedule(
         arch: arch to run on.
         given: parameters that keep their value though they do not apply, and so are refused; by
             default all of ``values``. The others become neutral.
+        asked: parameters whose value a user gave, for messages; by default all of ``values``.
 
     Raises:
         ParameterError: naming what is wrong with a value, or the constraint that it breaks.
@@ -45,7 +48,10 @@ def make_schedule(
     try:
         template.check_schedule(problem, schedule, arch)
     except Invalid as error:
-        raise ParameterError(template.name, {error.parameter: error.problem}) from None
+        by_user = error.parameter in (values if asked is None else asked)
+        is_own = error.parameter in chosen and not by_user
+        told = error.problem + NOT_GIVEN * is_own
+        raise ParameterError(template.name, {error.parameter: told}) from None
     return schedule
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import datetime
+import hashlib
 import math
 import os
 from collections import Counter
@@ -16,7 +17,7 @@ from tikgen import untrusted
 from tikgen.disk import path_of, whole, why
 from tikgen.errors import ParameterError, TikgenError, UnknownTemplate
 from tikgen.pipeline import records
-from tikgen.pipeline.records import TIMED, Record
+from tikgen.pipeline.records import EDITED, TIMED, Record
 from tikgen.store import Store, default_store
 from tikgen.taichi import runtime
 from tikgen.template.catalogue import ENVIRONMENT_VARIABLE, find_template
@@ -32,16 +33,25 @@ _HEAD = """\
 # Tuning records of tikgen: `tikgen tuned import FILE` makes `tikgen.build` use them.
 #
 # A record counts on the same device, with the same versions of the template and of Taichi, for
-# kernels that the same engine launches. Its schedule may be edited by hand. ratio: the time as a
-# fraction of that of the default schedule; ratio_low and ratio_high: its 95 % interval. Of the
-# records that have an interval the one with the smallest ratio wins; others count where none has
-# one. workload: "typical" data of the template, or "own" data, with its SHA-256 in data.
+# kernels that the same engine launches. Its schedule may be edited by hand: the digest shows that,
+# and the record counts where nothing was measured. ratio: the time as a fraction of that of the
+# default schedule; ratio_low and ratio_high: its 95 % interval. Of the records that have an
+# interval the one with the smallest ratio wins; others count where none has one. workload:
+# "typical" data of the template, or "own" data, with its SHA-256 in data.
 """
 _REQUIRED = ("template", "fingerprint", "arch", "device", "taichi", "sizes", "problem", "schedule")
-_KINDS = tuple(kind for kind in get_args(Kind) if kind != "changed")  # Which is an error.
+# The name of the digest of a record, and what a record that was edited does not keep.
+_DIGEST = "digest"
+_MEASURED = (
+    *("seconds", "spread", "rounds", "ratio", "ratio_low", "ratio_high", "message", "when"),
+    *("workload", "data"),
+)
+# Less one which is an error.
+_KINDS = (*(kind for kind in get_args(Kind) if kind != "changed"), EDITED)
 # By the annotation of a field, which is a text.
 _OF_ANNOTATION: dict[Any, Any] = {"str": str, "int": int, "float": int | float}
 _TYPES = {field.name: _OF_ANNOTATION.get(field.type, dict) for field in dataclasses.fields(Record)}
+_TYPES[_DIGEST] = str
 
 
 @dataclass(frozen=True)
@@ -154,7 +164,7 @@ def best_of_each(found: Iterable[Record]) -> list[Record]:
     """Return the fastest record of each problem, sizes, arch, device, engine and version."""
     best: dict[tuple[str, ...], Record] = {}
     for record in found:
-        if record.kind == TIMED:
+        if record.kind in (TIMED, EDITED):
             made_with = record.fingerprint, record.taichi, record.engine
             key = (*_order(record), *made_with, record.workload)
             best[key] = min(best.get(key, record), record, key=lambda r: r.rank)
@@ -179,9 +189,9 @@ def _order(record: Record) -> tuple[str, ...]:
 def _entry(record: Record) -> str:
     """Return the lines of a record, under a comment that describes it."""
     note = f"{record.template} with {shown(record.sizes) or 'fixed shapes'} on {record.arch}"
-    if record.kind == TIMED:
-        note += f": {1e3 * record.seconds:.4g} ms"
-        note += f", {record.gain}" if record.gain else ""
+    told = [f"{1e3 * record.seconds:.4g} ms"] if record.kind == TIMED else []
+    told += [record.gain] if record.gain else []
+    note += f": {', '.join(told)}" if told else ""
     table = dataclasses.asdict(record)
     table["problem"] = {name: _as_toml(value) for name, value in record.problem.items()}
     table["schedule"] = {
@@ -191,7 +201,16 @@ def _entry(record: Record) -> str:
     for name in ("message", "data"):
         if not table[name]:
             del table[name]
-    return "\n".join([f"# {note}", "[[record]]", *toml.table_lines(table), ""])
+    lines = toml.table_lines(table)
+    # Of the values as they will be read.
+    digest = _digest(untrusted.from_toml("\n".join(lines)))
+    return "\n".join([f"# {note}", "[[record]]", *lines, *toml.table_lines({_DIGEST: digest}), ""])
+
+
+def _digest(table: Mapping[str, Any]) -> str:
+    """Return a digest of what a record claims: of all its values, in any order."""
+    claimed = canonical(plain({name: v for name, v in table.items() if name != _DIGEST}))
+    return hashlib.sha256(claimed.encode()).hexdigest()[:16]
 
 
 def _as_toml(text: str) -> Any:
@@ -222,6 +241,9 @@ def _record(entry: Any) -> Record:
         TikgenError: if the template refuses its parameters.
     """
     _check_types(entry)
+    # Files of older versions of tikgen do not show whether they were edited.
+    is_edited = entry.get(_DIGEST, _digest(entry)) != _digest(entry)
+    entry = {name: value for name, value in entry.items() if name != _DIGEST}
     template = find_template(entry["template"])
     if entry["fingerprint"] != template.fingerprint:
         raise _Unusable("was made for another version of the template")
@@ -240,6 +262,11 @@ def _record(entry: Any) -> Record:
         raise _Unusable(f"its kind {kind!r} is none of {', '.join(_KINDS)}")
     if kind == TIMED and not entry.get("seconds"):
         raise _Unusable("lacks seconds")
+    if is_edited and kind not in (TIMED, EDITED):
+        raise _Unusable(f"was edited by hand, so that its kind {kind!r} was not measured")
+    if is_edited or kind == EDITED:
+        entry = {name: value for name, value in entry.items() if name not in _MEASURED}
+        kind = EDITED
     made: Mapping[str, Any] = entry | {
         "kind": kind,
         "problem": records.problem_text(problem),

@@ -158,7 +158,8 @@ def draw_roofline(timed: Sequence[Row]) -> Figure:
     if not rows:
         raise TikgenError(
             "A roofline needs rows with a time, operations, bytes and limits; keep the columns "
-            f"{', '.join(needed)} among the metrics."
+            f"{', '.join(needed)} among the metrics. A template declares its operations by "
+            "flops(p, sizes)."
         )
     figure, panel = _figure(rows, (7.6, 4.9))
     intensity = [row["flops"] / row["bytes"] for row in rows]

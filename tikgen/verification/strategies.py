@@ -15,7 +15,9 @@ from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
 from tikgen.template.blame import as_dict, asked, asked_dict, blamed
 from tikgen.template.declared import reason_against
+from tikgen.template.parameters import make_model
 from tikgen.template.schedules import fitted
+from tikgen.template.shapes import shown
 from tikgen.verification import device_fences, fences
 from tikgen.verification.case import Case, Container, Data, literal
 from tikgen.verification.large import (
@@ -95,18 +97,20 @@ def trials(
                 template, adjusted, arch, fixed, lambda values: draw(st.sampled_from(values))
             )
         engine = draw(st.sampled_from(launched_by))
+        problem = {n: v for n, v in adjusted.items() if n in template.Problem.model_fields}
         if default_schedule:
-            adjusted = {
-                name: value
-                for name, value in adjusted.items()
-                if name in fixed or name in template.Problem.model_fields
-            }
+            adjusted = {n: v for n, v in adjusted.items() if n in fixed} | problem
+        own = fixed.keys().isdisjoint(template.Schedule.model_fields)
         try:
             with blamed(template, "default_schedule() or check()"):
+                if own:
+                    check_own_schedule(template, problem, arch, None, engine)
                 variant = choose(template, None, None, arch, adjusted, engine=engine)[0]
                 if default_schedule and (needed := symbols(variant.arguments)):
                     # A call may take the default of any sizes, and be launched with others.
                     near = {name: draw(st.sampled_from(NEAR_SIZES)) for name in needed}
+                    if own:
+                        check_own_schedule(template, problem, arch, near, engine)
                     variant = choose(template, None, None, arch, adjusted, near, engine)[0]
         except ParameterError as error:
             on_invalid(error)
@@ -145,6 +149,38 @@ def trials(
         )
 
     return draw_trials()
+
+
+def check_own_schedule(
+    template: Template,
+    problem: Mapping[str, Any],
+    arch: str,
+    near: Mapping[str, int] | None,
+    engine: str,
+) -> None:
+    """Raise :class:`TemplateError` where the default schedule of a problem cannot be built.
+
+    Args:
+        template: the template.
+        problem: problem parameters by name.
+        arch: arch to run on.
+        near: sizes for which the schedule is chosen, or None where they are not known.
+        engine: what launches the kernel.
+
+    Raises:
+        ParameterError: if it is the problem that is refused.
+        TemplateError: if it is the schedule, on an arch that the template supports.
+    """
+    try:
+        choose(template, {}, None, arch, problem, near, engine)
+    except ParameterError as error:
+        if error.parameter not in template.Schedule.model_fields:
+            raise
+        if reason_against(template, make_model(template.Problem, problem, template.name), arch):
+            return
+        sizes = f", for {shown(near)}" if near else ""
+        told = f"the default schedule of a drawn problem cannot be built on {arch}{sizes}: {error}"
+        raise TemplateError(template.name, told) from None
 
 
 def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[dict[str, Any]]:

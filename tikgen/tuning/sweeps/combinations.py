@@ -125,7 +125,7 @@ class SweepSpace:
         front = (self.template.name, arch, shape_text(shape), baked)
         cells = dict(zip(COLUMNS, front, strict=True))
         cells |= {RANKS: ranks} if ranks else {}
-        cells |= {name: literal(value) for name, value in params.items()}
+        cells |= {n: literal(v) for n, v in params.items() if n not in COLUMNS}
         try:
             problem, sizes = self._sizes(shape, params)
             part = self._part(problem, arch, sizes, ranks) if ranks else {}
@@ -134,7 +134,7 @@ class SweepSpace:
             )
             check_arch(variant, arch)
             cells |= {"shape": shape_text(tuple(sizes.values()))}
-            cells |= {name: literal(value) for name, value in variant.params.items()}
+            cells |= {n: literal(v) for n, v in variant.params.items() if n not in COLUMNS}
             cells |= dict.fromkeys(part)  # Each rank has another.
             cells |= {f"{SIZE}{name}": size for name, size in sizes.items()}
             return self._buildable(variant, cells, arch, sizes, ranks)

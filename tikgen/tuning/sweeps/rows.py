@@ -88,6 +88,14 @@ def check_metrics(metrics: Sequence[str | Metric] | None, template: Template) ->
         taken.add(name)
 
 
+def check_axes(template: str, params: Mapping[str, Sequence[Any]]) -> None:
+    """Raise ParameterError where a parameter of several values has the name of another column."""
+    for name, values in params.items():
+        if len(values) > 1 and name in (*COLUMNS, RANKS, *OUTCOME, *METRICS):
+            problem = "cannot be an axis: the table has another column of that name"
+            raise ParameterError(template, {name: f"{problem}; give it one value a sweep"})
+
+
 def with_own_metrics(rows: Sequence[Row], metrics: Sequence[str | Metric] | None) -> list[Row]:
     """Return the rows with the columns that ``metrics`` names and computes, None for all.
 

@@ -31,7 +31,14 @@ from tikgen.tuning.sweeps.combinations import (
 from tikgen.tuning.sweeps.limits import COPY, PEAK, Limits, limit_jobs
 from tikgen.tuning.sweeps.playoff import ROUNDS, Pair, standings, text_of
 from tikgen.tuning.sweeps.results_file import Done, ResultsFile
-from tikgen.tuning.sweeps.rows import Metric, Row, check_metrics, row_of, with_own_metrics
+from tikgen.tuning.sweeps.rows import (
+    Metric,
+    Row,
+    check_axes,
+    check_metrics,
+    row_of,
+    with_own_metrics,
+)
 from tikgen.tuning.sweeps.runners import LocalRunner, Task, in_order
 from tikgen.tuning.sweeps.table import SweepResult
 from tikgen.verification.diagnosis import check_has_reference
@@ -125,6 +132,7 @@ def sweep(
         launcher=launcher or "",
         options=_OPTIONS,
     )
+    check_axes(template.name, space.params)
     fingerprints = {folder: _fingerprint(folder) for folder in (str(COPY), str(PEAK))}
     file = ResultsFile(results, fingerprints | {str(template.folder): template.fingerprint})
     combinations = tuple(space.combinations())
