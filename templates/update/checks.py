@@ -20,8 +20,9 @@ from tikgen.template.vectors import check_arguments, check_vectors
 from .arguments import argument_names, identifiers
 from .boundaries import boundary_names, boundary_of, faces_of, fields_of
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, rules_by_component, spacing_of, states_in, type_of, update_of
+from .reading import layered_of, rules_by_component, spacing_of, update_of
 from .states import holds
+from .stored import states_in, type_of
 
 MOST_ARGUMENTS = 64
 # With as many, Taichi compiles a kernel in some 15 s on cpu.
@@ -228,17 +229,18 @@ def _check_states(p: Any, name: str, outputs: list[str]) -> None:
     """Refuse to write what is no state to an array of integers, where floats are computed."""
     update, dtype = update_of(p), p.types[name]
     for output in outputs:
-        if output not in states_in(p):
+        states = states_in(p)[output]
+        if isinstance(states, str):
             bits = 16 if p.dtype.bits == 32 else 32
             raise Invalid(
                 "types",
-                f"makes {name} {dtype}, and what is written is {p.dtype}; integers take "
+                f"makes {name} {dtype}, and what is written is {p.dtype}: {states}. Integers take "
                 f"conditions, whole numbers that {p.dtype} holds, integers of at most {bits} bits, "
-                "and where, min or max of these. Points that a mask or a region leaves alone keep "
-                "an integer of the array. All else needs dtype='i32' or 'i64'",
+                "their neighbours, and where, min or max of these. Points that a mask or a region "
+                "leaves alone keep an integer of the array. All else needs dtype='i32' or 'i64'",
             )
-        if not holds(dtype, states_in(p)[output]):
-            low, high = states_in(p)[output]
+        if not holds(dtype, states):
+            low, high = states
             raise Invalid(
                 "types", f"makes {name} {dtype}, and what is written lies from {low} to {high}"
             )

@@ -335,7 +335,10 @@ def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[
         if value.domain is not domain:
             raise GridError(f"{what} is a field of another grid, of {value.domain}")
         if value.dtype is not argument.dtype:
-            raise GridError(f"{what} takes dtype {argument.dtype}; got a field of {value.dtype}")
+            why = kernel.template.hint(kernel.problem, name, value)
+            raise GridError(
+                f"{what} takes dtype {argument.dtype}; got a field of {value.dtype}{why}"
+            )
         wanted = [extent for extent in argument.shape if isinstance(extent, int)]
         own = [value.components] if value.components else []
         if (own, value.first_axis) != (wanted, use.arrays[name].first_axis):

@@ -263,7 +263,7 @@ class Rules(Constant):
             kind = type(value)
             if kind is np.ndarray and check.takes_host:
                 if not check.takes_numpy(value):
-                    raise self._error(check.explain(value))
+                    raise self._error(self._with_hint(check.explain(value), check.name, value))
                 shape = value.shape
             elif kind is device_kind and check.takes_fresh(value):
                 shape = value.shape
@@ -273,8 +273,7 @@ class Rules(Constant):
                 continue
             else:
                 if problem := check.array_problem(value):
-                    hint = "" if hasattr(value, "shape") else self.hint(check.name, value)
-                    raise self._error(problem + hint)
+                    raise self._error(self._with_hint(problem, check.name, value))
                 shape = value.shape
             if len(shape) != check.ndim:
                 raise self._error(check.wrong_ndim(tuple(shape)))
@@ -341,6 +340,11 @@ class Rules(Constant):
     def unknown(self, name: str, value: Any) -> str:
         """Return what is wrong with a name that no argument has."""
         return f"has no argument {name!r}; it takes {self}{self.hint(name, value)}"
+
+    def _with_hint(self, problem: str, name: str, value: Any) -> str:
+        """Return what is wrong with an argument, and what to say of one of another kind or type."""
+        has_hint = "takes dtype" in problem or not hasattr(value, "shape")
+        return problem + (self.hint(name, value) if has_hint else "")
 
     def _error(self, problem: str) -> ArgumentError:
         return ArgumentError(self.kernel, problem)
