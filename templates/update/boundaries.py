@@ -7,6 +7,7 @@ from tikgen.expression import Update
 from tikgen.expression.components import by_component
 from tikgen.template.base import SIZES
 from tikgen.template.boundaries import (
+    MIRRORS,
     TO_WALL,
     between_walls,
     faces_in,
@@ -101,6 +102,15 @@ def furthest(update: Update, name: str, axis: int) -> tuple[int, int]:
     """Return how far the equations reach into an array, below and above along an axis."""
     steps = [offset[axis] for offset in update.offsets(name)]
     return max(0, -min(steps)), max(0, max(steps))
+
+
+def reads_of(update: Update, name: str, axis: int, pair: Any) -> tuple[int, int]:
+    """Return how far an array is read below and above a point along an axis.
+
+    Where a rule mirrors, it may be read as far on the other side.
+    """
+    below, above = furthest(update, name, axis)
+    return (max(below, above),) * 2 if any(kind in MIRRORS for kind, _ in pair) else (below, above)
 
 
 def sizes(p: Any) -> dict[str, tuple[int, ...]]:

@@ -9,16 +9,25 @@ from tikgen.expression import Update, apart
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
 from tikgen.expression.staggering import PLACES, in_words, place_on
-from tikgen.template.boundaries import check_boundary, is_by_field
+from tikgen.template.boundaries import AXES, check_boundary, is_by_field, sides_of
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers, layers_in
 from tikgen.template.matched import check_matched
 from tikgen.template.once import once
 from tikgen.template.totals import OWN_OF_TOTALS
 from tikgen.template.vectors import check_arguments, check_vectors
+from tikgen.units import counted
 
 from .arguments import argument_names, identifiers
-from .boundaries import boundary_names, boundary_of, faces_of, fields_of
+from .boundaries import (
+    boundary_names,
+    boundary_of,
+    faces_of,
+    fields_of,
+    place_of,
+    reads_of,
+    rules_of,
+)
 from .matched import kept_arrays, profile_arrays
 from .reading import layered_of, rules_by_component, spacing_of, update_of
 from .states import holds
@@ -61,6 +70,7 @@ def check_problem(p: Any) -> None:
     try:
         _check_bounded(p, update)
         check_boundary(*(rules, p.dim, p.dtype, update.arrays, fields, p.scalars), places)
+        _check_ghosts(p, update)
         check_layers(rules, update.fields, p.dim, p.dtype)
         stretched = {memory.axis for memory in layered.memories.values()}
         check_matched(rules, p.dim, p.dtype, stretched)
@@ -168,6 +178,22 @@ def _check_bounded(p: Any, update: Update) -> None:
             )
         if name in (*p.scalars, *(p.constants or {})):
             raise Invalid("boundary", f"names {name}, which is a number and has no boundary")
+
+
+def _check_ghosts(p: Any, update: Update) -> None:
+    """Refuse fewer ghost points than are read, next to which points would be left out."""
+    for name, pairs in rules_of(p, update).items() if p.part else ():
+        whole = sides_of(boundary_of(p), name, p.dim, place_of(p, name))
+        for axis, (pair, (low, high, *_)) in enumerate(zip(pairs, p.part, strict=True)):
+            is_periodic = (low or high) and whole[axis][0][0] == "periodic"
+            most = reads_of(update, name, axis, pair)
+            for sign, found, needed in zip("-+", (low, high), most, strict=True):
+                if found < needed and (found or is_periodic):
+                    raise Invalid(
+                        "part",
+                        f"has {counted(found, 'ghost point')} at {AXES[axis]}{sign}, and {name} is "
+                        f"read {needed} points away; take {needed} there",
+                    )
 
 
 def _check_conditions(p: Any, update: Update) -> None:

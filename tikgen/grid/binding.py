@@ -247,12 +247,26 @@ def own_kernel(
     """
     changes = dict(changes or {})
     if domain.processes.size > 1:
-        changes["part"] = part
+        changes["part"] = _beyond_reach(part, kernel) if domain.is_idle else part
     if not changes:
         return kernel
     schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
     problem = dict(kernel.problem) | changes
     return build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
+
+
+def _beyond_reach(part: Region, kernel: Kernel) -> Region:
+    """Return a part of ghost points alone, at least as many as the kernel reads.
+
+    An idle process has no more than a given ``halo``, which along axes that are not divided may be
+    fewer.
+    """
+    use = kernel.template.grid_use(kernel.problem)
+    most = [max((max(own) for own in each), default=0) for each in _reaches(use)] if use else []
+    return tuple(
+        (max(low, reach), max(high, reach), first, points)
+        for (low, high, first, points), reach in zip(part, most, strict=True)
+    )
 
 
 def bound_on(
