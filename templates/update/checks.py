@@ -9,7 +9,7 @@ from tikgen.expression import Update, apart
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
 from tikgen.expression.staggering import PLACES, in_words, place_on
-from tikgen.template.boundaries import AXES, check_boundary, is_by_field, sides_of
+from tikgen.template.boundaries import AXES, check_boundary, is_by_field, rules_in, sides_of
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers, layers_in
 from tikgen.template.matched import check_matched
@@ -147,6 +147,15 @@ def _check_names(p: Any, update: Update) -> None:
             hint = near(name, map(shown, (*names, *faces_of(p))))
             problem = "which neither the equations nor the boundary read; leave it out"
             raise Invalid("scalars", f"names {name}, {problem}.{hint}")
+    texts = " ".join([p.equations.text, *(each.text for each in (p.where or {}).values())])
+    read = {
+        *re.findall(r"[A-Za-z_]\w*", texts),
+        *(str(number) for _, number in rules_in(p.boundary)),
+    }
+    for name in p.constants or ():
+        if name not in read:
+            problem = "which neither the equations nor the boundary read; leave it out"
+            raise Invalid("constants", f"names {name}, {problem}.{near(name, map(shown, names))}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
