@@ -21,7 +21,7 @@ from tikgen.grid.gpus import check_own_gpu
 from tikgen.grid.layers import Layers
 from tikgen.grid.memory import zeros
 from tikgen.grid.processes import different
-from tikgen.grid.regions import Region, inside_and_sides
+from tikgen.grid.regions import Region, beyond_reach, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.grid.wide_layers import several_steps
 from tikgen.pipeline.bound import BoundKernel
@@ -247,26 +247,13 @@ def own_kernel(
     """
     changes = dict(changes or {})
     if domain.processes.size > 1:
-        changes["part"] = _beyond_reach(part, kernel) if domain.is_idle else part
+        use = kernel.template.grid_use(kernel.problem) if domain.is_idle else None
+        changes["part"] = beyond_reach(part, _reaches(use)) if use else part
     if not changes:
         return kernel
     schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
     problem = dict(kernel.problem) | changes
     return build(kernel.template, schedule=schedule, engine=kernel._engine, **problem)
-
-
-def _beyond_reach(part: Region, kernel: Kernel) -> Region:
-    """Return a part of ghost points alone, at least as many as the kernel reads.
-
-    An idle process has no more than a given ``halo``, which along axes that are not divided may be
-    fewer.
-    """
-    use = kernel.template.grid_use(kernel.problem)
-    most = [max((max(own) for own in each), default=0) for each in _reaches(use)] if use else []
-    return tuple(
-        (max(low, reach), max(high, reach), first, points)
-        for (low, high, first, points), reach in zip(part, most, strict=True)
-    )
 
 
 def bound_on(
