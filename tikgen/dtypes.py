@@ -71,7 +71,11 @@ class DType(str, Enum):
         elif type(value).__module__.split(".")[0] == "taichi":
             found = cls.__members__.get(str(value))  # Taichi's types print as their own names.
         if found is None:
-            raise ConversionError(f"{value!r:.80} is not one of {', '.join(cls.__members__)}")
+            is_named = isinstance(value, str | type | np.dtype)
+            is_truth = is_named and value in ("bool", bool, np.bool_, np.dtype(bool))
+            advice = "; truth values are u8, and array.view(np.uint8) has them" * is_truth
+            known = ", ".join(cls.__members__)
+            raise ConversionError(f"{value!r:.80} is not one of {known}{advice}")
         return found
 
     @classmethod

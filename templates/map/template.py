@@ -103,8 +103,10 @@ class Map(Template):
     `sin`, `cos` and `tan` of an f32 beyond 2**22 have no right digits.
 
     Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
-    many ghost points there are below and above, the index of the first point on the whole grid, and
-    the extent of that. Ghost points are left alone, and no reduction takes them.
+    many ghost points there are below and above, the index of the first element on the whole grid,
+    and the extent of that. Rows 10 to 19 of 40, between one ghost point below and one above, are an
+    array of 12 rows and the numbers `(1, 1, 9, 40)`: its first element is row 9. Ghost points are
+    left alone, and no reduction takes them.
     """
 
     class Problem(ProblemModel):

@@ -15,7 +15,8 @@ from tikgen.template.vectors import held_arrays, names_in_code
 
 from .boundaries import boundary_names, faces_of, reach
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, type_of, update_of
+from .reading import layered_of, update_of
+from .stored import type_of, why_computed
 
 MOST_ARRAYS_ON_VULKAN = 32
 # Strips of a line, of which each leaves what it knows of a reduction.
@@ -87,9 +88,12 @@ def unsupported(p: Any, arch: str) -> str | None:
 
 
 def hint(p: Any, name: str) -> str:
-    """Return what a name means in the text that is no argument, or nothing."""
+    """Return what a name means in the text, or why it has another type; or nothing."""
     axes = next((axes for axes in (INDICES, AXES) if name in axes[: p.dim]), "")
-    if axes and name not in argument_names(p):
+    if name in argument_names(p):
+        why = why_computed(p, name)
+        return f"; {why}" if why else ""
+    if axes:
         what = "index" if axes == INDICES else "coordinate"
         return (
             f"; {name} is the {what} along axis {axes.index(name)}: give the array another name, "

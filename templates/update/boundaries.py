@@ -6,7 +6,15 @@ from typing import Any
 from tikgen.expression import Update
 from tikgen.expression.components import by_component
 from tikgen.template.base import SIZES
-from tikgen.template.boundaries import faces_in, rules_in, sides_of, with_constants
+from tikgen.template.boundaries import (
+    MIRRORS,
+    TO_WALL,
+    between_walls,
+    faces_in,
+    rules_in,
+    sides_of,
+    with_constants,
+)
 from tikgen.template.matched import matched_widths
 from tikgen.template.once import once
 
@@ -16,6 +24,8 @@ from .reading import ghosts_of, rules_by_component, update_of
 FAR_ENDS = 4
 # The same where numbers stand for whole rows outside.
 FAR_ENDS_AT_FACES = 6
+# The rule of a side beyond which nothing is read.
+INTERIOR = ("interior", 0)
 
 
 @once
@@ -58,9 +68,11 @@ def rules_of(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
     for name in fields_of(update):
         pairs = sides_of(boundary, name, p.dim, place_of(p, name))
         found[name] = [
-            tuple(
-                ("interior", 0) if ghosts or (any(both) and rule[0] == "periodic") else rule
-                for rule, ghosts in zip(pair, both, strict=True)
+            between_walls(
+                *(
+                    INTERIOR if ghosts or (any(both) and rule[0] == "periodic") else rule
+                    for rule, ghosts in zip(pair, both, strict=True)
+                )
             )
             for pair, both in zip(pairs, ghosts_of(p), strict=True)
         ]
@@ -73,25 +85,32 @@ def rules_in_use(p: Any, update: Update) -> dict[str, list[tuple[Any, Any]]]:
 
     So it is where the equations reach at least as far into another array of that rule.
     """
-    interior = reach(p, update, inside=True)
-    return {
-        name: [
-            tuple(
-                ("interior", 0) if most <= interior[axis][side] else rule
-                for side, (rule, most) in enumerate(
-                    zip(pair, furthest(update, name, axis), strict=True)
-                )
+    interior, found = reach(p, update, inside=True), {}
+    for name, pairs in rules_of(p, update).items():
+        found[name] = []
+        for axis, (low, high) in enumerate(pairs):
+            is_low, is_high = (
+                most > least
+                for most, least in zip(furthest(update, name, axis), interior[axis], strict=True)
             )
-            for axis, pair in enumerate(pairs)
-        ]
-        for name, pairs in rules_of(p, update).items()
-    }
+            is_high |= is_low and low[0] in TO_WALL
+            found[name].append((low if is_low else INTERIOR, high if is_high else INTERIOR))
+    return found
 
 
 def furthest(update: Update, name: str, axis: int) -> tuple[int, int]:
     """Return how far the equations reach into an array, below and above along an axis."""
     steps = [offset[axis] for offset in update.offsets(name)]
     return max(0, -min(steps)), max(0, max(steps))
+
+
+def reads_of(update: Update, name: str, axis: int, pair: Any) -> tuple[int, int]:
+    """Return how far an array is read below and above a point along an axis.
+
+    Where a rule mirrors, it may be read as far on the other side.
+    """
+    below, above = furthest(update, name, axis)
+    return (max(below, above),) * 2 if any(kind in MIRRORS for kind, _ in pair) else (below, above)
 
 
 def sizes(p: Any) -> dict[str, tuple[int, ...]]:

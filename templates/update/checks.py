@@ -9,19 +9,29 @@ from tikgen.expression import Update, apart
 from tikgen.expression.components import argument_of, by_component, component_of, vector_of
 from tikgen.expression.spelling import shown
 from tikgen.expression.staggering import PLACES, in_words, place_on
-from tikgen.template.boundaries import check_boundary, is_by_field
+from tikgen.template.boundaries import AXES, check_boundary, is_by_field, rules_in, sides_of
 from tikgen.template.grid_use import check_part
 from tikgen.template.layers import check_layers, layers_in
 from tikgen.template.matched import check_matched
 from tikgen.template.once import once
 from tikgen.template.totals import OWN_OF_TOTALS
 from tikgen.template.vectors import check_arguments, check_vectors
+from tikgen.units import counted
 
 from .arguments import argument_names, identifiers
-from .boundaries import boundary_names, boundary_of, faces_of, fields_of
+from .boundaries import (
+    boundary_names,
+    boundary_of,
+    faces_of,
+    fields_of,
+    place_of,
+    reads_of,
+    rules_of,
+)
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, rules_by_component, spacing_of, states_in, type_of, update_of
+from .reading import layered_of, rules_by_component, spacing_of, update_of
 from .states import holds
+from .stored import states_in, type_of
 
 MOST_ARGUMENTS = 64
 # With as many, Taichi compiles a kernel in some 15 s on cpu.
@@ -60,6 +70,7 @@ def check_problem(p: Any) -> None:
     try:
         _check_bounded(p, update)
         check_boundary(*(rules, p.dim, p.dtype, update.arrays, fields, p.scalars), places)
+        _check_ghosts(p, update)
         check_layers(rules, update.fields, p.dim, p.dtype)
         stretched = {memory.axis for memory in layered.memories.values()}
         check_matched(rules, p.dim, p.dtype, stretched)
@@ -136,6 +147,15 @@ def _check_names(p: Any, update: Update) -> None:
             hint = near(name, map(shown, (*names, *faces_of(p))))
             problem = "which neither the equations nor the boundary read; leave it out"
             raise Invalid("scalars", f"names {name}, {problem}.{hint}")
+    texts = " ".join([p.equations.text, *(each.text for each in (p.where or {}).values())])
+    read = {
+        *re.findall(r"[A-Za-z_]\w*", texts),
+        *(str(number) for _, number in rules_in(p.boundary)),
+    }
+    for name in p.constants or ():
+        if name not in read:
+            problem = "which neither the equations nor the boundary read; leave it out"
+            raise Invalid("constants", f"names {name}, {problem}.{near(name, map(shown, names))}")
     for name in p.on_device:
         if name not in p.scalars:
             raise Invalid("on_device", f"names {name}, which is no scalar.{near(name, p.scalars)}")
@@ -167,6 +187,22 @@ def _check_bounded(p: Any, update: Update) -> None:
             )
         if name in (*p.scalars, *(p.constants or {})):
             raise Invalid("boundary", f"names {name}, which is a number and has no boundary")
+
+
+def _check_ghosts(p: Any, update: Update) -> None:
+    """Refuse fewer ghost points than are read, next to which points would be left out."""
+    for name, pairs in rules_of(p, update).items() if p.part else ():
+        whole = sides_of(boundary_of(p), name, p.dim, place_of(p, name))
+        for axis, (pair, (low, high, *_)) in enumerate(zip(pairs, p.part, strict=True)):
+            is_periodic = (low or high) and whole[axis][0][0] == "periodic"
+            most = reads_of(update, name, axis, pair)
+            for sign, found, needed in zip("-+", (low, high), most, strict=True):
+                if found < needed and (found or is_periodic):
+                    raise Invalid(
+                        "part",
+                        f"has {counted(found, 'ghost point')} at {AXES[axis]}{sign}, and {name} is "
+                        f"read {needed} points away; take {needed} there",
+                    )
 
 
 def _check_conditions(p: Any, update: Update) -> None:
@@ -228,17 +264,18 @@ def _check_states(p: Any, name: str, outputs: list[str]) -> None:
     """Refuse to write what is no state to an array of integers, where floats are computed."""
     update, dtype = update_of(p), p.types[name]
     for output in outputs:
-        if output not in states_in(p):
+        states = states_in(p)[output]
+        if isinstance(states, str):
             bits = 16 if p.dtype.bits == 32 else 32
             raise Invalid(
                 "types",
-                f"makes {name} {dtype}, and what is written is {p.dtype}; integers take "
+                f"makes {name} {dtype}, and what is written is {p.dtype}: {states}. Integers take "
                 f"conditions, whole numbers that {p.dtype} holds, integers of at most {bits} bits, "
-                "and where, min or max of these. Points that a mask or a region leaves alone keep "
-                "an integer of the array. All else needs dtype='i32' or 'i64'",
+                "their neighbours, and where, min or max of these. Points that a mask or a region "
+                "leaves alone keep an integer of the array. All else needs dtype='i32' or 'i64'",
             )
-        if not holds(dtype, states_in(p)[output]):
-            low, high = states_in(p)[output]
+        if not holds(dtype, states):
+            low, high = states
             raise Invalid(
                 "types", f"makes {name} {dtype}, and what is written lies from {low} to {high}"
             )

@@ -32,7 +32,7 @@ from .elements import Elements
 from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
 from .memory import Memory, times
-from .reading import layered_of, spacing_of, type_of, update_of
+from .reading import layered_of, spacing_of, update_of
 from .rows import near_edge, patches_of, runs_of
 from .statements import (
     cast_of,
@@ -43,6 +43,7 @@ from .statements import (
     statements,
     widened_helper,
 )
+from .stored import type_of
 
 # Operations at all points of both ends of a row, which LLVM unrolls. A loop that it makes vectors
 # of took longer: heat with 90 x 91 x 92 points 1.1 of the time, with order 8 1.8.

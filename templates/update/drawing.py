@@ -6,6 +6,7 @@ from typing import Any
 
 from tikgen import DType, Equations
 from tikgen.errors import ExpressionError
+from tikgen.expression import Update
 from tikgen.expression.components import by_component
 from tikgen.template.boundaries import is_by_field, rules_in
 from tikgen.template.matched import matched_axes
@@ -107,7 +108,8 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
     if mask == "w" and "w" in types and (types["w"].is_float or types["w"].bits > 32):
         del types["w"]
     scalars = tuple(n for n in drawn["scalars"] if n in read and n not in constants)
-    spacing, outputs, part = drawn["spacing"], drawn["outputs"], drawn["part"]
+    spacing, outputs = drawn["spacing"], drawn["outputs"]
+    part = drawn["part"] and _fitted_part(drawn, text, boundary, where, located)
     has_reductions = re.search(r"= (sum|max|min)\(", text)
     # A slab has no reductions, and no layers that keep something.
     is_whole = has_reductions or "cpml" in str(boundary)
@@ -127,27 +129,41 @@ def adjust(drawn: dict[str, Any], arch: str) -> dict[str, Any]:
         "outputs": (*outputs, *(name for name in ("q", "flag") if f"{name} = " in text))
         if outputs and "r =" in text
         else None,
-        # What is computed lies on the whole grid.
-        "part": tuple((a, b, max(n, -a), m) for a, b, n, m in part[:dim]) if part else None,
+        "part": part or None,
         "at": located,
     }
 
 
-def _stretched(drawn: Mapping[str, Any], text: str, boundary: Any, more: Mapping[str, Any]) -> Any:
-    """Return the axes along which matched layers can change derivatives of a text."""
-    vectors, constants = drawn["vectors"], drawn["constants"]
-    rules = by_component(boundary, vectors or {}) if is_by_field(boundary) else boundary
-    layers = matched_axes(rules, drawn["dim"])
+def _fitted_part(
+    drawn: Mapping[str, Any], text: str, boundary: Any, where: Any, located: Any
+) -> tuple[tuple[int, int, int, int], ...]:
+    """Return a part with as many ghost points as are read, or none, within the whole grid."""
+    update = _update_of(drawn, text, where=where, at=located, order=drawn["order"])
+    steps = [offset for _, offset in (update.accesses.values() if update else ())]
+    found = []
+    for axis, (low, high, first, points) in enumerate(drawn["part"][: drawn["dim"]]):
+        most = max((abs(step[axis]) for step in steps), default=0)
+        if "periodic" in str(boundary) and not (low and high):
+            low = high = 0
+        low, high = (max(ghosts, most) if ghosts else 0 for ghosts in (low, high))
+        found.append((low, high, max(first, -low), points))
+    return tuple(found)
+
+
+def _update_of(drawn: Mapping[str, Any], text: str, **more: Any) -> Update | None:
+    """Return what a text becomes on the grid, or None where it takes neighbours of derivatives."""
+    constants = drawn["constants"]
     scalars = tuple(name for name in drawn["scalars"] if name not in (constants or {}))
     try:
-        update = Equations.parse(text).on(
-            drawn["dim"],
-            scalars=scalars,
-            constants=constants,
-            vectors=vectors,
-            layers=layers,
-            **more,
+        return Equations.parse(text).on(
+            drawn["dim"], scalars=scalars, constants=constants, vectors=drawn["vectors"], **more
         )
-    except ExpressionError:  # It takes neighbours of derivatives.
-        return ()
-    return {memory.axis for memory in update.memories.values()}
+    except ExpressionError:
+        return None
+
+
+def _stretched(drawn: Mapping[str, Any], text: str, boundary: Any, more: Mapping[str, Any]) -> Any:
+    """Return the axes along which matched layers can change derivatives of a text."""
+    rules = by_component(boundary, drawn["vectors"] or {}) if is_by_field(boundary) else boundary
+    update = _update_of(drawn, text, layers=matched_axes(rules, drawn["dim"]), **more)
+    return {memory.axis for memory in update.memories.values()} if update else ()

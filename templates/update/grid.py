@@ -3,11 +3,10 @@
 from typing import Any
 
 from tikgen.expression import Update
-from tikgen.template.boundaries import MIRRORS
 from tikgen.template.grid_use import ArrayUse, GridUse
 from tikgen.template.vectors import Held, held_arrays
 
-from .boundaries import faces_of, furthest, reach, rules_of
+from .boundaries import faces_of, reach, reads_of, rules_of
 from .matched import kept_layers
 from .reading import update_of
 
@@ -38,11 +37,9 @@ def _use(p: Any, update: Update, held: Held) -> ArrayUse:
         low = high = 0
         kinds = set()
         for name, pairs in rules.items():
-            below, above = furthest(update, name, axis)
+            below, above = reads_of(update, name, axis, pairs[axis])
             if below or above:
                 kinds |= {kind for kind, _ in pairs[axis]}
-            if any(kind in MIRRORS for kind, _ in pairs[axis]):
-                below = above = max(below, above)
             low, high = max(low, below), max(high, above)
         reaches.append((low, high))
         periodic.append(frozenset(kind == "periodic" for kind in kinds))

@@ -3,14 +3,11 @@
 from collections.abc import Mapping
 from typing import Any
 
-from tikgen import DType
 from tikgen.expression import Update
-from tikgen.expression.components import by_component, part_of, vector_of
+from tikgen.expression.components import by_component, part_of
 from tikgen.template.boundaries import is_by_field
 from tikgen.template.matched import matched_axes
 from tikgen.template.once import once
-
-from .states import Range, holds, states_of
 
 
 @once
@@ -74,28 +71,3 @@ def origin_of(p: Any) -> tuple[int, ...]:
 def shape_of(p: Any, update: Update, given: Mapping[str, Any]) -> tuple[int, ...]:
     """Return the shape of the grid."""
     return part_of(given, next(iter(update.arrays)), p.layout).shape
-
-
-def type_of(p: Any, name: str) -> DType:
-    """Return the type of the array that holds an array or a component."""
-    computed: DType = p.dtype
-    if (given := _given_type(p, name)) is not None:
-        return given
-    of_field = _given_type(p, update_of(p).fields.get(name, name)) or computed
-    # A next value has the type of its field, unless one is whole and the other is not.
-    if of_field.is_float == computed.is_float:
-        return of_field
-    is_state = computed.is_float and holds(of_field, states_in(p).get(name))
-    return of_field if is_state else computed
-
-
-def _given_type(p: Any, name: str) -> DType | None:
-    """Return the type that is given for an array or a component."""
-    types: Mapping[str, DType] = p.types or {}
-    return types.get(vector_of(name), DType.u8 if name == p.mask else None)
-
-
-@once
-def states_in(p: Any) -> Mapping[str, Range]:
-    """Return the least and the greatest number of each value that is a state."""
-    return states_of(update_of(p), lambda array: _given_type(p, array) or p.dtype, p.dtype)

@@ -7,7 +7,7 @@ from typing import Any
 from tikgen import Invalid
 from tikgen.expression import Update
 from tikgen.pipeline.loop_steps import parallel, steps_of_points
-from tikgen.template.boundaries import FLUXES, OPPOSITE
+from tikgen.template.boundaries import FLUXES, OPPOSITE, TO_WALL
 from tikgen.template.layers import layers_in
 from tikgen.template.matched import matched_widths
 from tikgen.template.shapes import (
@@ -162,7 +162,7 @@ def _shares_rows(p: Any) -> bool:
 
 def _operations_outside(p: Any) -> int:
     """Return the operations of a point, with what stands for values outside."""
-    times = max((RULES.get(kind, 2) for kind in _kinds(p)), default=1)
+    times = max((RULES.get(TO_WALL.get(kind, kind), 2) for kind in _kinds(p)), default=1)
     return update_of(p).assignments.operations * times
 
 

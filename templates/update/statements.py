@@ -13,7 +13,8 @@ from tikgen.template.totals import totals_of
 from . import matched
 from .arguments import identifiers
 from .boundaries import boundary_of, place_of
-from .reading import layered_of, origin_of, type_of, update_of
+from .reading import layered_of, origin_of, update_of
+from .stored import type_of
 
 WIDENED = '''\
 @ti.func

@@ -116,9 +116,12 @@ class FieldUpdate(Template):
     have written just before.
 
     Arrays may hold a part of a larger grid, as `part` says with four numbers for each axis: how
-    many ghost points there are below and above, the index of the first point on the whole grid, and
-    the extent of that. Ghost points are read, and not computed; `boundary` holds for sides without
-    them. Indices, coordinates and absorbing layers are those of the whole grid.
+    many ghost points there are below and above, the index of the first element on the whole grid,
+    and the extent of that. Rows 10 to 19 of 40, between one ghost point below and one above, are an
+    array of 12 rows and the numbers `(1, 1, 9, 40)`: its first element is row 9. Ghost points are
+    read, and not computed: at each side there are none, or as many as the equations read.
+    `boundary` holds for sides without them. Indices, coordinates and absorbing layers are those of
+    the whole grid.
 
     With `window`, a call computes a slab of the grid: the points of the first axis from
     `window_start` to before `window_stop`, two numbers that it takes last. What lies outside of the

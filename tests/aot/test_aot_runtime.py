@@ -53,11 +53,13 @@ def test_every_dtype_by_value_and_in_arrays(
     np.testing.assert_allclose(np.asarray(out), expected, rtol=bound, atol=4 * bound)
 
 
-def test_floats_beyond_their_dtype_become_infinite(runtime: Any) -> None:
+def test_floats_beyond_their_dtype_are_refused(runtime: Any) -> None:
     for dtype, value in (("f16", 1e6), ("f32", -1e300), ("f16", -(10**6)), ("f32", 10**40)):
         x = np.ones(3, DType(dtype).numpy)
         y = np.zeros_like(x)
-        runtime[f"axpy_{dtype}"](value, x, y)
+        with pytest.raises(ArgumentError, match=f"'a' takes a number of dtype {dtype}, up to "):
+            runtime[f"axpy_{dtype}"](value, x, y)
+        runtime[f"axpy_{dtype}"](np.sign(value) * np.inf, x, y)
         np.testing.assert_array_equal(y, np.full(3, np.sign(value) * np.inf))
 
 

@@ -68,7 +68,7 @@ def test_plain_calls_take_scalars_and_arrays_of_every_dtype(
 
 
 @pytest.mark.parametrize("dtype", ["f16", "f32", "f64"])
-@pytest.mark.parametrize("number", [1e300, -1e300, float("nan"), 0.1, np.float64(0.1), 3])
+@pytest.mark.parametrize("number", [6e4, -np.inf, float("nan"), 0.1, np.float64(0.1), 3])
 @pytest.mark.filterwarnings("error")
 def test_floats_are_rounded_to_their_dtype(ti_arch: str, dtype: str, number: Any) -> None:
     kernel = tikgen.build("map", expr="z = a*x", dtype=dtype, scalars=("a",))

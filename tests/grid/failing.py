@@ -23,6 +23,8 @@ def called(program: tikgen.Program) -> None:
     """Leave the interpreter in the middle of a run."""
     if how == "exits in a call" and grid.rank == 1:
         sys.exit("rank 1 leaves")
+    if how == "exits with a status" and grid.rank == 1:
+        sys.exit(4)
 
 
 how = sys.argv[1]
@@ -33,7 +35,7 @@ u, un = grid.full(1), grid.zeros()
 if how == "raises outside of a program" and grid.rank == 1:
     raise ArithmeticError("no such number")
 bound = tikgen.varying(grid.bind(step, u=u, u_next=un, dt=0.1), dt=fail)
-if how == "exits in a call":
+if how.startswith("exits"):
     bound = grid.bind(step, u=u, u_next=un, dt=0.1)
 program = tikgen.Program([bound, grid.swap((u, un))])
 program.run(1_000_000_000, every=2, call=called)

@@ -249,3 +249,34 @@ def test_a_condition_over_a_field_is_refused_with_the_shape_of_the_whole(ti_arch
     program = tikgen.Program([grid.bind(tikgen.update("u = u + 1", dim=2), u=u)])
     with pytest.raises(ProgramError, match=r"'u' is a field of shape \(4, 5\)"):
         program.run(until="u < 1", most=3)
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_a_field_has_the_shape_of_the_whole_and_takes_no_arithmetic() -> None:
+    grid = tikgen.Grid((4, 5))
+    u, v = grid.zeros("f64"), grid.zeros(components=3, layout="last")
+    assert (u.shape, v.shape, len(u), u.dtype) == ((4, 5), (4, 5, 3), 4, tikgen.DType.f64)
+    for act in (
+        lambda: 2 * u,
+        lambda: u / v,
+        lambda: -u,
+        lambda: u**2,
+        lambda: u - 1,
+        lambda: u < 1,
+        lambda: np.ones((4, 5)) * u,
+        lambda: abs(u),
+    ):
+        with pytest.raises(GridError, match=r"field takes no arithmetic|no array of NumPy"):
+            act()
+    assert {u: 1, v: 2}[u] == 1
+
+
+@pytest.mark.usefixtures("without_mpi")
+def test_an_array_with_components_is_told_how_to_be_taken() -> None:
+    grid = tikgen.Grid((4, 5))
+    with pytest.raises(GridError, match=r"; one with 2 components takes components=2$"):
+        grid.field(np.zeros((2, 4, 5)))
+    with pytest.raises(GridError, match=r"components takes components=3, layout='last'$"):
+        grid.field(np.zeros((4, 5, 3)))
+    with pytest.raises(GridError, match=r"takes no array of \(5, 4\)$"):
+        grid.field(np.zeros((5, 4)))

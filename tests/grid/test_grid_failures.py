@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 import ranks
+from tikgen.grid.processes import Processes
 
 
 @pytest.mark.some
@@ -27,6 +30,25 @@ def test_a_process_that_fails_ends_all(how: str, told: str) -> None:
     done = ranks.run(2, "failing.py", how, anew=True)
     assert done.returncode != 0
     assert told in done.stdout + done.stderr
+
+
+def test_the_exit_status_of_a_process_in_a_run_is_that_of_all() -> None:
+    assert ranks.run(2, "failing.py", "exits with a status").returncode == 4
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [(SystemExit(4), 4), (SystemExit("text"), 1), (SystemExit(0), 1), (ValueError(), 1)],
+)
+def test_an_error_ends_all_with_its_status(
+    error: BaseException, status: int, capfd: pytest.CaptureFixture[str]
+) -> None:
+    ended: list[int] = []
+    transport = SimpleNamespace(rank=1, size=2, end=ended.append)
+    with Processes(cast("Any", transport)).ending_together():
+        raise error
+    assert ended == [status]
+    assert type(error).__name__ in capfd.readouterr().err
 
 
 def test_what_does_not_fit_is_refused_on_all_processes(tmp_path: Path) -> None:

@@ -181,8 +181,8 @@ def test_processes_end_all_without_an_error_stream(monkeypatch: pytest.MonkeyPat
     class Ending(processes.Alone):
         has_ended = False
 
-        def end(self) -> None:
-            self.has_ended = True
+        def end(self, status: int) -> None:
+            self.has_ended = status == 1
 
     transport = Ending()
     monkeypatch.setattr("sys.stdout", None)

@@ -226,6 +226,25 @@ def test_integers_that_exceed_every_float_are_refused(kernel: tikgen.Kernel) -> 
         kernel(x, y, 10**400)
 
 
+@pytest.mark.parametrize(("dtype", "most"), [("f16", 65504.0), ("f32", 3.4028235e38)])
+def test_scalars_that_a_dtype_does_not_hold_are_refused(
+    dtype: str, most: float, ti_arch: str
+) -> None:
+    if dtype == "f16" and ti_arch == "vulkan":
+        pytest.skip("no f16")
+    kernel = tikgen.build("map", expr="z = where(x > 0, a, x)", dtype=dtype, scalars=("a",))
+    x, z = np.ones((2, 3), tikgen.DType(dtype).numpy)
+    bound = kernel.bind(a=0.5, x=x, z=z)
+    for number in (1e300, -1e300, 2 * most, np.float64(2 * most), 10**60):
+        with pytest.raises(ArgumentError, match=f"'a' takes a number of dtype {dtype}, up to "):
+            kernel(a=number, x=x, z=z)
+        with pytest.raises(ArgumentError, match=f"'a' takes a number of dtype {dtype}, up to "):
+            bound(a=number)
+    for number in (most, -most, np.inf, np.float64(most)):
+        kernel(a=number, x=x, z=z)
+        assert (z == tikgen.DType(dtype).numpy.type(number)).all()
+
+
 def test_two_outputs_may_not_be_one_array(ti_arch: str, rng: np.random.Generator) -> None:
     kernel = tikgen.elementwise("u = x + 1; v = x + 2")
     x, y = rng.random((2, 6), dtype=np.float32)

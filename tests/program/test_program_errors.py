@@ -342,3 +342,27 @@ def test_a_program_of_another_init_is_refused() -> None:
         program.run(1)
     with pytest.raises(ProgramError, match=r"was bound before the last ti\.init; bind it again"):
         tikgen.Program([bound])
+
+
+@pytest.mark.parametrize(
+    "text", ["a = m/e", "a = a + 0*exp(e)", "e = 2*m", tikgen.when("5*m < e", ["a = m"])]
+)
+def test_a_constant_beside_an_array_of_its_name_is_refused(text: Any) -> None:
+    # In the equations `e` is the array.
+    kernel = tikgen.update("u' = u; e = sum(u*u)", dim=1)
+    u, e, a, m = zeros(4) + 1, zeros(1), zeros(1), zeros(1) + 1
+    step = kernel.bind(u=u, u_next=zeros(4), e=e)
+    with pytest.raises(ProgramError, match=r"takes an array as 'e', which is e_1 .*energy=array\)"):
+        tikgen.Program([step, text], a=a, m=m)
+    program = tikgen.Program([step, "a = energy + 0*e; m = e"], a=a, m=m, energy=e)
+    program.run(1)
+    assert (a[0], m[0]) == (4, np.float32(np.e))
+
+
+def test_a_condition_reads_no_constant_beside_an_array_of_its_name() -> None:
+    kernel = tikgen.update("u' = u; pi = max(u); m = min(u)", dim=1)
+    step = kernel.bind(u=zeros(4), u_next=zeros(4), m=zeros(1), pi=zeros(1))
+    program = tikgen.Program([step])
+    for text in ("m < pi", "pi < 1"):
+        with pytest.raises(ProgramError, match=r"'pi' is 3\.14159 in every text, and a kernel"):
+            program.run(until=text, most=3)

@@ -290,6 +290,16 @@ def test_a_long_line_in_chunks(ti_arch: str, rng: np.random.Generator) -> None:
             "names b, which neither the equations nor the boundary read; leave it out",
         ),
         (
+            {"equations": "v' = v", "constants": {"b": 1}},
+            "'constants' names b, which neither the equations nor the boundary read; leave it out",
+        ),
+        ({"scalars": ["a", "a"]}, "'scalars' names a twice"),
+        ({"equations": "v' = b*v; c = v", "outputs": ("c", "c")}, "'outputs' names c twice"),
+        (
+            {"equations": "v' = where(b, v, 0)", "types": {"b": "bool"}},
+            "f64; truth values are u8, and array.view(np.uint8) has them",
+        ),
+        (
             {"scalars": ("a", "u_next"), "boundary": ("value", "u_next")},
             "names u_next, which is an",
         ),

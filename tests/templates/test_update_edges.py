@@ -52,30 +52,31 @@ def of(rule: Any, numbers: dict[str, Any], face: tuple[int, ...]) -> tuple[str, 
     return kind, number[face] if isinstance(number, np.ndarray) else number
 
 
-def inside(place: int, extent: int, rule: Any, is_face: bool) -> int:
-    """Return the index of what stands in for a place outside."""
+def inside(place: int, extent: int, rule: Any, is_face: bool, high: Any) -> int:
+    """Return the index of what stands in for a place outside.
+
+    It is the extent itself for the upper wall, on which values of faces lie, if the rule ``high``
+    says what is on it.
+    """
     kind = rule[0] if isinstance(rule, tuple) else rule
     if kind == "periodic":
         return place % extent
     about_wall = kind in ("symmetric", "antisymmetric", "wall", "free_surface") or "wall" in kind
     if not about_wall and kind not in ("reflect", "antireflect", "flux"):
         return min(max(place, 0), extent - 1)
-    upper = place >= extent
-    for _ in range(1000):
-        if 0 <= place < extent:
-            return place
-        if not about_wall:
-            place = -place if place < 0 else 2 * (extent - 1) - place
-        elif not is_face:
-            place = -1 - place if place < 0 else 2 * extent - 1 - place
-        elif not upper:
-            place = -place if place < 0 else 2 * (extent - 1) - place
-        else:
-            place = -place if place < 0 else 2 * extent - place
-            place = extent - 1 if place == extent else place
-        if extent == 1:
+    if is_face:
+        kind = high[0] if isinstance(high, tuple) else high
+        last = extent if kind in ("antisymmetric", "wall", "wall_value") else extent - 1
+    elif about_wall:
+        last = extent - 0.5
+    else:
+        last = extent - 1
+    first = -0.5 if about_wall and not is_face else 0
+    while not first <= place <= last:
+        if first == last:
             return 0
-    raise AssertionError
+        place = round(2 * (first if place < first else last) - place)
+    return place
 
 
 def value_at(
@@ -91,18 +92,24 @@ def value_at(
             return along(axis - 1, index)
 
         def at(other: int) -> float:
+            if other == extent:
+                return float(on_wall)
             return along(axis - 1, (*index[:axis], other, *index[axis + 1 :]))
 
-        rule = rule_on(axis, place)
+        rule, high = rule_on(axis, place), rule_on(axis, extent)
         is_face = letter in faces
-        image = inside(place, extent, rule, is_face)
+        image = inside(place, extent, rule, is_face, high)
         others = [a for a in range(u.ndim) if a != axis]
         places = [
             index[a] if 0 <= index[a] < u.shape[a]
-            else inside(index[a], u.shape[a], rule_on(a, index[a]), "xyz"[a] in faces)
+            else min(u.shape[a] - 1, inside(
+                index[a], u.shape[a], rule_on(a, index[a]), "xyz"[a] in faces,
+                rule_on(a, u.shape[a]),
+            ))
             for a in others
         ]  # fmt: skip
         kind, number = of(rule, numbers, tuple(places) or (0,))
+        on_wall = of(high, numbers, tuple(places) or (0,))[1]
         out = -place if place < 0 else place - extent + 1
         if kind == "wall":
             kind = "antisymmetric" if is_face else "symmetric"
@@ -118,8 +125,8 @@ def value_at(
             case "antireflect":
                 return 2 * at(0 if place < 0 else extent - 1) - at(image)
             case "antisymmetric" | "wall_value":
-                on_wall = is_face and place == extent
-                return number if on_wall else 2 * number - at(image)
+                is_on_wall = is_face and image == extent and place > 0
+                return number if is_on_wall else 2 * number - at(image)
         return at(image)
 
     def rule_on(axis: int, place: int) -> Any:

@@ -79,6 +79,39 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
         update(((0, 0, 0, 2**40), (0, 0, 0, 5)))
 
 
+@pytest.mark.parametrize(
+    ("text", "boundary", "part", "problem"),
+    [
+        ("a = u[-2]", "clamp", (1, 0, 5, 20), "1 ghost point at x-, and u is read 2 points away"),
+        ("u' = lap(u)", "clamp", (2, 1, 5, 20), r"1 ghost point at x\+, and u is read 2 points"),
+        ("a = u[-2]", "periodic", (0, 2, 5, 20), "0 ghost points at x-, and u is read 2 points"),
+        # The mirror image of what lies below.
+        ("a = u[-2]", "reflect", (0, 1, 0, 20), r"1 ghost point at x\+"),
+        ("a = u[-2]", "clamp", (2, 0, 5, 20), ""),
+        ("a = u[-2]; b = w[1]", "clamp", (2, 1, 5, 20), ""),
+        ("a = u[-2]", "clamp", (0, 1, 0, 20), ""),
+        ("a = u[-2]", "periodic", (0, 0, 0, 20), ""),
+        ("a = 2*u", "interior", (1, 0, 0, 20), ""),
+    ],
+)
+def test_fewer_ghost_points_than_are_read_are_refused(
+    text: str, boundary: str, part: Any, problem: str
+) -> None:
+    if not problem:
+        tikgen.update(text, 1, boundary=boundary, order=4, part=(part,))
+        return
+    with pytest.raises(ParameterError, match=problem):
+        tikgen.update(text, 1, boundary=boundary, order=4, part=(part,))
+
+
+def test_the_index_of_a_part_is_that_of_its_first_element(ti_arch: str) -> None:
+    # Rows 10 to 19 of 40.
+    kernel = tikgen.update("r = i + u[1] - u", 1, boundary="clamp", part=((1, 1, 9, 40),))
+    u, r = np.zeros(12, np.float32), np.full(12, -1, np.float32)
+    kernel(u=u, r=r)
+    assert r.tolist() == [-1, *range(10, 20), -1]
+
+
 def test_what_is_read_of_a_grid_is_known() -> None:
     def use(text: str, **options: Any) -> Any:
         kernel = tikgen.update(text, dim=2, **options)

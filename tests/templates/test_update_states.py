@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 import tikgen
 from some_cases import examples
 from test_template_update import launched
-from tikgen.errors import ParameterError
+from tikgen.errors import ArgumentError, ParameterError
 
 # Code and value of what a point may become; u is a float, and m and n are states.
 LEAVES: dict[str, Any] = {
@@ -21,6 +21,8 @@ LEAVES: dict[str, Any] = {
     "m": lambda u, m, n: m,
     "-(u > m)": lambda u, m, n: -(u > m).astype(int),
     "n": lambda u, m, n: n,
+    "m[1, 0]": lambda u, m, n: np.roll(m, -1, 0),
+    "n[-1, 2]": lambda u, m, n: np.roll(n, (1, -2), (0, 1)),
     "3": lambda u, m, n: np.full(u.shape, 3),
     "7.0": lambda u, m, n: np.full(u.shape, 7),
 }
@@ -76,13 +78,15 @@ def test_states_are_those_of_numpy(ti_arch: str, data: st.DataObject) -> None:
 @pytest.mark.parametrize(
     ("text", "types", "problem"),
     [
-        ("m = m + (u > 0)", {"m": "i8"}, "what is written is f32; integers take conditions"),
-        ("m = where(u > 0, 1.5, 0)", {"m": "u8"}, "integers take conditions"),
-        ("m = where(u > 0, u, 0)", {"m": "u8"}, "integers take conditions"),
+        ("m = m + (u > 0)", {"m": "i8"}, r"written is f32: \+ is computed in f32. Integers take"),
+        ("m = where(u > 0, 1.5, 0)", {"m": "u8"}, r"1\.5 is no whole number"),
+        ("m = where(u > 0, u, 0)", {"m": "u8"}, "u is f32. Integers take conditions"),
+        ("a = u[1, 0]; m = where(u > 0, a, 0)", {"m": "u8"}, "u is f32. Integers take conditions"),
         ("m = where(u > 0, k, 0)", {"m": "i32", "k": "i32"}, "whole numbers that f32 holds"),
-        ("m = where(u > 0, k[1, 0], 0)", {"m": "i32", "k": "u8"}, "integers take conditions"),
-        ("m = where(u > 0, 16777217, 0)", {"m": "i32"}, "whole numbers that f32 holds"),
-        ("m' = 2*u", {"m": "u8"}, "integers take conditions"),
+        ("m = where(u > 0, k[1, 0], 0)", {"m": "i32", "k": "i32"}, "may be as large as 2147483648"),
+        ("m = where(u > 0, 16777217, 0)", {"m": "i32"}, "and f32 rounds from 16777216 on"),
+        ("m' = 2*u", {"m": "u8"}, r"\* is computed in f32"),
+        ("m = k[1, 0]; s = u", {"m": "u8", "k": "i8"}, "what is written lies from -128 to 127"),
         ("where u > 0:\n    m = 3", {"m": "i32"}, "leaves alone keep an integer"),
         ("m = where(u > 0, 300, 0)", {"m": "u8"}, "what is written lies from 0 to 300"),
         ("m = -(u > 0)", {"m": "u8"}, "what is written lies from -1 to 0"),
@@ -108,3 +112,78 @@ def test_a_field_has_a_type_and_a_place_even_if_its_old_value_is_not_read() -> N
     )
     stored = tikgen.render("update", equations="ux_next = s - dx(p)", dim=2, at=places)
     assert projected.text.partition("@ti")[2] == stored.text.partition("@ti")[2]
+
+
+PADDED: dict[str, Any] = {
+    "periodic": {"mode": "wrap"},
+    "clamp": {"mode": "edge"},
+    "reflect": {"mode": "reflect"},
+    "symmetric": {"mode": "symmetric"},
+    "zero": {"mode": "constant"},
+    "200": {"mode": "constant", "constant_values": 200},
+}
+
+
+@pytest.mark.parametrize("rule", PADDED)
+@pytest.mark.parametrize("loop", ["function", "points"])
+def test_neighbours_of_states_are_states(
+    rule: str, loop: str, ti_arch: str, rng: np.random.Generator
+) -> None:
+    boundary = tikgen.dirichlet(200) if rule == "200" else rule
+    kernel = tikgen.update(
+        "front = max(c[1, 0], c[0, -2]); c' = where(u > 0.5, front, c[-1, 1]); w = c[2, 2]",
+        dim=2,
+        boundary={"c": boundary, "u": "clamp"},
+        types={"c": "u8", "w": "u8"},
+        schedule={"loop": loop if ti_arch == "cpu" else "points"},
+    )
+    for shape in ((3, 3), (5, 7), (37, 131)):
+        c, u = rng.integers(0, 256, shape, np.uint8), rng.random(shape, np.float32)
+        new, w = launched(kernel, c=c, u=u)
+        wide = np.pad(c, 2, **PADDED[rule])
+
+        def at(i: int, j: int, wide: Any = wide, shape: Any = shape) -> Any:
+            return wide[2 + i : 2 + i + shape[0], 2 + j : 2 + j + shape[1]]
+
+        assert new.dtype == w.dtype == np.uint8
+        np.testing.assert_array_equal(w, at(2, 2))
+        expected = np.where(u > 0.5, np.maximum(at(1, 0), at(0, -2)), at(-1, 1))
+        np.testing.assert_array_equal(new, expected)
+
+
+def test_values_over_a_face_of_a_type_of_integers_are_states(
+    ti_arch: str, rng: np.random.Generator
+) -> None:
+    options: dict[str, Any] = {"boundary": {"x-": tikgen.dirichlet("over"), "x+": "clamp"}}
+    kernel = tikgen.update(
+        "c' = where(u > 0.5, c[-1], c[1])", 1, types={"c": "u8", "over": "u8"}, **options
+    )
+    c, u = rng.integers(0, 256, 9, np.uint8), rng.random(9, np.float32)
+    found = np.zeros(9, np.uint8)
+    kernel(c=c, u=u, over=np.array([7], np.uint8), c_next=found)
+    below, above = np.append(np.uint8(7), c[:-1]), np.append(c[1:], c[-1])
+    np.testing.assert_array_equal(found, np.where(u > 0.5, below, above))
+    with pytest.raises(ParameterError, match=r"outside of c, .* has over, which is f32"):
+        tikgen.update("c' = c[-1]; v = u", 1, types={"c": "u8", "c_next": "u8"}, **options)
+
+
+@pytest.mark.parametrize(
+    ("text", "boundary", "reason"),
+    [
+        ("c' = c + u", "clamp", r"\+ is computed in f32"),
+        ("c' = c[1]", tikgen.dirichlet(0.5), r"where c\[1\] may lie, the boundary has 0.5"),
+        ("c' = c[-1]", tikgen.dirichlet(300), "it lies from 0 to 300"),
+        ("c' = c[-1]", "antisymmetric", "the boundary has values that it computes"),
+        ("c' = c[-1]", tikgen.dirichlet("g"), "the boundary has g, which is f32"),
+    ],
+)
+def test_the_next_value_that_is_no_state_says_why(
+    text: str, boundary: Any, reason: str, ti_arch: str
+) -> None:
+    scalars = "g" if boundary == tikgen.dirichlet("g") else ()
+    kernel = tikgen.update(text, 1, types={"c": "u8"}, boundary=boundary, scalars=scalars)
+    given: dict[str, Any] = {"c": np.zeros(3, np.uint8), "u": np.zeros(3, np.float32), "g": 1.0}
+    given = {name: given.get(name) for name in kernel.signature.names}
+    for next_value in (np.zeros(3, np.uint8), np.zeros(3, bool)):
+        with pytest.raises(ArgumentError, match=f"the next value of c is no u8: .*{reason}"):
+            kernel.bind(**given | {"c_next": next_value})

@@ -21,7 +21,7 @@ from tikgen.grid.gpus import check_own_gpu
 from tikgen.grid.layers import Layers
 from tikgen.grid.memory import zeros
 from tikgen.grid.processes import different
-from tikgen.grid.regions import Region, inside_and_sides
+from tikgen.grid.regions import Region, beyond_reach, inside_and_sides
 from tikgen.grid.totals import Totals
 from tikgen.grid.wide_layers import several_steps
 from tikgen.pipeline.bound import BoundKernel
@@ -247,7 +247,8 @@ def own_kernel(
     """
     changes = dict(changes or {})
     if domain.processes.size > 1:
-        changes["part"] = part
+        use = kernel.template.grid_use(kernel.problem) if domain.is_idle else None
+        changes["part"] = beyond_reach(part, _reaches(use)) if use else part
     if not changes:
         return kernel
     schedule = None if isinstance(kernel, SizedKernel) else dict(kernel.schedule)
@@ -335,7 +336,10 @@ def _check_arrays(domain: Domain, kernel: Kernel, use: GridUse, values: Mapping[
         if value.domain is not domain:
             raise GridError(f"{what} is a field of another grid, of {value.domain}")
         if value.dtype is not argument.dtype:
-            raise GridError(f"{what} takes dtype {argument.dtype}; got a field of {value.dtype}")
+            why = kernel.template.hint(kernel.problem, name, value)
+            raise GridError(
+                f"{what} takes dtype {argument.dtype}; got a field of {value.dtype}{why}"
+            )
         wanted = [extent for extent in argument.shape if isinstance(extent, int)]
         own = [value.components] if value.components else []
         if (own, value.first_axis) != (wanted, use.arrays[name].first_axis):

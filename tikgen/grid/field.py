@@ -49,6 +49,15 @@ class Field(Held):
         return self.with_components(self.points)
 
     @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape over the whole grid, components included, as NumPy calls it."""
+        return self.whole_shape
+
+    def __len__(self) -> int:
+        """Return the extent of the first axis of the whole array."""
+        return self.whole_shape[0]
+
+    @property
     def team(self) -> Team | None:
         """Return the processes, if there are several."""
         processes = self.domain.processes
@@ -190,6 +199,22 @@ class Field(Held):
             "whole array on all processes, grid.gather(field) for that on rank 0, or field.owned "
             "for the points of this process"
         )
+
+    def _refused(self, *operands: Any) -> Any:
+        """Refuse arithmetic: a program computes it.
+
+        Raises:
+            GridError: always.
+        """
+        raise GridError(
+            "a field takes no arithmetic; write equations for tikgen.update and bind them with "
+            "grid.bind, or take field.owned, the array of the points of this process"
+        )
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _refused
+    __truediv__ = __rtruediv__ = __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = _refused
+    __pow__ = __rpow__ = __matmul__ = __rmatmul__ = __neg__ = __abs__ = _refused
+    __lt__ = __le__ = __gt__ = __ge__ = _refused
 
     def _on_host(self) -> NDArray:
         """Return the points that this process owns: a view on the host, a copy on a device."""

@@ -20,7 +20,7 @@ from tikgen.grid.layers import Layers
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
-from tikgen.grid.values import numbers_of, spread
+from tikgen.grid.values import hint_of_components, numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
@@ -250,7 +250,10 @@ class Grid:
             dtype or str(array.dtype), components, layout, lambda owned: _put(owned, array, made)
         )
         if array.shape != made.whole_shape:
-            raise GridError(f"a field of shape {made.whole_shape} takes no array of {array.shape}")
+            raise GridError(
+                f"a field of shape {made.whole_shape} takes no array of {array.shape}"
+                f"{hint_of_components(array.shape, self.shape)}"
+            )
         numbers_of(array, made.dtype, f"a field of {made.dtype}")
         return made
 

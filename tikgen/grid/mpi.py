@@ -91,9 +91,9 @@ class MPITransport(Transport):
             ]
         )
 
-    def end(self) -> None:
-        """End all processes, with exit status 1."""
-        self._comm.Abort(1)
+    def end(self, status: int) -> None:
+        """End all processes, with an exit status."""
+        self._comm.Abort(status)
 
 
 def _bytes(array: NDArray) -> list[Any]:

@@ -125,19 +125,25 @@ class Processes:
         """Have an error end all processes: the others would wait for this one forever."""
         try:
             yield
-        except BaseException:
+        except BaseException as error:
             if self.size == 1:
                 raise
             traceback.print_exc()
-            self.end()
+            self.end(_status_of(error))
 
-    def end(self) -> None:
-        """End all processes, with exit status 1."""
+    def end(self, status: int = 1) -> None:
+        """End all processes, with an exit status."""
         for stream in (sys.stdout, sys.stderr):
             if stream is not None:  # It may be closed.
                 with contextlib.suppress(OSError, ValueError):
                     stream.flush()
-        self.transport.end()
+        self.transport.end(status)
+
+
+def _status_of(error: BaseException) -> int:
+    """Return the exit status of an error: that of ``sys.exit`` if it is one of an error, or 1."""
+    code = error.code if isinstance(error, SystemExit) else 1
+    return code if isinstance(code, int) and 0 < code < 256 else 1
 
 
 def different(texts: Sequence[str]) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tikgen.grid.domain import Domain
 from tikgen.template.grid_use import Widths
 
@@ -50,3 +52,20 @@ def inside_and_sides(
                 sides.append((*region[:axis], (*side, first, points), *region[axis + 1 :]))
         region[axis] = (*inside, first, points)
     return [tuple(region), *sides] if sides else []
+
+
+def beyond_reach(part: Region, reaches: Sequence[Widths]) -> Region:
+    """Return a part of ghost points alone with at least as many as are read.
+
+    An idle process has no more than a given ``halo``, which along axes that are not divided may be
+    fewer.
+
+    Args:
+        part: the part.
+        reaches: how far a kernel reads into each array, for each axis.
+    """
+    most = [max(map(max, each), default=0) for each in reaches]
+    return tuple(
+        (max(low, reach), max(high, reach), first, points)
+        for (low, high, first, points), reach in zip(part, most, strict=True)
+    )

@@ -108,9 +108,9 @@ class TorchTransport(Transport):
         """Return a tensor of the bytes of a contiguous array."""
         return self._torch.from_numpy(array.reshape(-1).view(np.uint8))
 
-    def end(self) -> None:
-        """End this process with exit status 1; the others find their connections closed."""
-        os._exit(1)
+    def end(self, status: int) -> None:
+        """End this process with an exit status; the others find their connections closed."""
+        os._exit(status)
 
 
 class _Batch:

@@ -95,8 +95,8 @@ class Transport(ABC):
         """
 
     @abstractmethod
-    def end(self) -> None:
-        """End all processes, with exit status 1."""
+    def end(self, status: int) -> None:
+        """End all processes, with an exit status."""
 
 
 class Alone(Transport):
@@ -126,6 +126,6 @@ class Alone(Transport):
         """Refuse: there is no other process."""
         raise AssertionError
 
-    def end(self) -> None:
+    def end(self, status: int) -> None:
         """End this process."""
-        raise SystemExit(1)
+        raise SystemExit(status)

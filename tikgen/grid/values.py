@@ -47,3 +47,17 @@ def spread(values: Any, dtype: DType, shape: tuple[int, ...], what: str) -> NDAr
         raise GridError(
             f"{what} takes an array of shape {shape}, or one that broadcasts; got {found.shape}"
         ) from None
+
+
+def hint_of_components(shape: tuple[int, ...], points: tuple[int, ...]) -> str:
+    """Return how to make a field of an array with components at each point, or nothing.
+
+    Args:
+        shape: the shape of the array.
+        points: the number of points along each axis.
+    """
+    if shape[1:] == points:
+        return f"; one with {shape[0]} components takes components={shape[0]}"
+    if shape[:-1] == points:
+        return f"; one with {shape[-1]} components takes components={shape[-1]}, layout='last'"
+    return ""

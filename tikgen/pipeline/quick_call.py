@@ -86,7 +86,10 @@ def quick_call(
 
 def _scalar(name: str, check: Check) -> list[str]:
     if check.is_float:
-        return [f"if type({name}) is not float and type({name}) is not int: return None"]
+        # Infinities and NaN differ from themselves by NaN.
+        fits = f"({check.lowest!r} <= {name} <= {check.highest!r} or {name} - {name} != 0)"
+        is_number = f"(type({name}) is float or type({name}) is int)"
+        return [f"if not ({is_number} and {fits}): return None"]
     fits = f"type({name}) is int and {check.lowest} <= {name} <= {check.highest}"
     return [f"if not ({fits}): return None"]
 

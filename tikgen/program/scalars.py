@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -44,6 +45,7 @@ def assigned(text: str, slots: Slots) -> BoundKernel:
     if "=" not in re.sub("[=<>!]=", "", text):
         raise ProgramError(f"{what} has no =; write what it changes, as in 'n = n + 1'")
     parsed = _parsed(Assignments, text)
+    _constants_in((expression for _, expression in parsed.assignments), what, slots)
     for name in parsed.outputs:
         if name in slots.constants:
             raise ProgramError(f"{what}: {name!r} is a number; only arrays can be assigned")
@@ -60,8 +62,8 @@ def condition(text: str, slots: Slots) -> tuple[BoundKernel, Flag]:
     what = f"the condition {text!r}"
     if FLAG in expression.names:
         raise ProgramError(f"{what}: the name {FLAG!r} is used by the program; choose another")
+    used = _constants_in([expression], what, slots)
     if slots.constants.keys() >= set(expression.names):
-        used = dict.fromkeys(str(n.value) for n in expression.node.nodes if n.op == "constant")
         told = "".join(f"; {name} is {CONSTANTS[name]:.6g} in every text" for name in used)
         raise ProgramError(f"{what} reads no array, so that it never changes{told}")
     flag = _made_flag(_dtype(expression.names, what, slots))
@@ -122,6 +124,18 @@ def _bound(parsed: Assignments, what: str, slots: Slots, own: dict[str, Any]) ->
         return kernel.bind(**given, **constants, **own)
     except TikgenError as error:
         raise ProgramError(f"{what}: {error}") from None
+
+
+def _constants_in(expressions: Iterable[Expression], what: str, slots: Slots) -> list[str]:
+    """Return the names of constants; raise ProgramError for one that may stand for an array."""
+    nodes = (node for expression in expressions for node in expression.node.nodes)
+    used = list(dict.fromkeys(str(node.value) for node in nodes if node.op == "constant"))
+    try:
+        for name in used:
+            slots.check_constant(name)
+    except ProgramError as error:
+        raise ProgramError(f"{what}: {error}") from None
+    return used
 
 
 def _made_flag(dtype: DType) -> Flag:

@@ -39,6 +39,8 @@ class Slots:
         self._by_identity: dict[Any, int] = {}
         self._used_as: list[str] = []
         self._ambiguous: dict[str, list[str]] = {}
+        # Names of arrays whose argument has the name of a constant.
+        self._beside_constant: dict[str, list[str]] = {}
         for name, value in named.items():
             if not name.isidentifier():
                 raise ProgramError(f"{name!r} is no name: use letters, digits and underscores")
@@ -113,9 +115,21 @@ class Slots:
             known = {*self.names, *self.constants, *by_argument}
             free = (n for c in itertools.count(1) if (n := f"{argument}_{c}") not in known)
             names = dict(zip(free, numbers, strict=False))
+            if argument in CONSTANTS:
+                self._beside_constant[argument] = list(names)
             if not taken:
                 self._ambiguous[argument] = list(names)
             self.names |= names
+
+    def check_constant(self, name: str) -> None:
+        """Raise ProgramError if a constant that a text reads may stand for an array."""
+        if several := self._beside_constant.get(name):
+            one = "energy" if name == "e" else f"{name}_of_mine"
+            raise ProgramError(
+                f"{name!r} is {CONSTANTS[name]:.6g} in every text, and a kernel takes an array as "
+                f"{name!r}, which is {' or '.join(several)} here; give it a name of its own: "
+                f"Program([...], {one}=array)"
+            )
 
     def name_of(self, number: int) -> str:
         """Return the name of an array."""
@@ -130,6 +144,7 @@ class Slots:
             )
         if name in self.names:
             return self.names[name]
+        self.check_constant(name)
         if several := self._ambiguous.get(name):
             raise ProgramError(
                 f"{name!r} may be {' or '.join(several)}; "

@@ -33,8 +33,9 @@ class Check:
         self.is_scalar = isinstance(argument, Scalar)
         self.is_float = dtype.is_float
         self.lowest, self.highest = dtype.lowest, dtype.highest
-        if dtype.is_float:  # What Python can make a float of.
-            self.lowest, self.highest = -sys.float_info.max, sys.float_info.max
+        if dtype.is_float:  # What needs no closer look.
+            self.highest = float(np.finfo(dtype.numpy).max)
+            self.lowest = -self.highest
         self.takes_field = isinstance(argument, Array) and argument.storage == "field"
         self.takes_host = not self.is_scalar and not self.takes_field
         self.written = isinstance(argument, Array) and argument.written
@@ -71,9 +72,8 @@ class Check:
     def scalar_problem(self, value: Any) -> str:
         """Return what is wrong with a scalar, or an empty string."""
         kind = type(value)
-        if (kind is float and self.is_float) or (
-            kind is int and self.lowest <= value <= self.highest
-        ):
+        is_plain = kind is int or (kind is float and self.is_float)
+        if is_plain and self.lowest <= value <= self.highest:
             return ""
         what = f"argument {self.name!r} takes a number of dtype {self.dtype}"
         if isinstance(value, bool | np.bool_) or not isinstance(
@@ -81,8 +81,12 @@ class Check:
         ):
             return f"{what}; got {kind_of(value)}"
         if self.is_float:
-            fits = not isinstance(value, int) or self.lowest <= value <= self.highest
-            return "" if fits else f"{what}; got an integer beyond every float"
+            if self.dtype.holds(value):
+                return ""
+            most = sys.float_info.max
+            if isinstance(value, int) and not -most <= value <= most:
+                return f"{what}; got an integer beyond every float"
+            return f"{what}, up to {self.highest:.6g}; got {value!r}"
         if isinstance(value, float | np.floating):
             return f"{what}; got the float {value!r}"
         if not self.lowest <= int(value) <= self.highest:
@@ -263,7 +267,7 @@ class Rules(Constant):
             kind = type(value)
             if kind is np.ndarray and check.takes_host:
                 if not check.takes_numpy(value):
-                    raise self._error(check.explain(value))
+                    raise self._error(self._with_hint(check.explain(value), check.name, value))
                 shape = value.shape
             elif kind is device_kind and check.takes_fresh(value):
                 shape = value.shape
@@ -273,8 +277,7 @@ class Rules(Constant):
                 continue
             else:
                 if problem := check.array_problem(value):
-                    hint = "" if hasattr(value, "shape") else self.hint(check.name, value)
-                    raise self._error(problem + hint)
+                    raise self._error(self._with_hint(problem, check.name, value))
                 shape = value.shape
             if len(shape) != check.ndim:
                 raise self._error(check.wrong_ndim(tuple(shape)))
@@ -341,6 +344,11 @@ class Rules(Constant):
     def unknown(self, name: str, value: Any) -> str:
         """Return what is wrong with a name that no argument has."""
         return f"has no argument {name!r}; it takes {self}{self.hint(name, value)}"
+
+    def _with_hint(self, problem: str, name: str, value: Any) -> str:
+        """Return what is wrong with an argument, and what to say of one of another kind or type."""
+        has_hint = "takes dtype" in problem or not hasattr(value, "shape")
+        return problem + (self.hint(name, value) if has_hint else "")
 
     def _error(self, problem: str) -> ArgumentError:
         return ArgumentError(self.kernel, problem)

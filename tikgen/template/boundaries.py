@@ -53,6 +53,10 @@ MIRRORS = {
     **dict.fromkeys(("symmetric", "antisymmetric", "wall_flux"), "mirrored_at_wall"),
     "beyond": "mirrored_beyond",
 }
+# Rules of a lower side that has values on its wall, where the rule of the upper side says what is
+# on its own wall, one point beyond the last: that may be the mirror image.
+TO_WALL = {f"{kind}_to_wall": kind for kind, by in MIRRORS.items() if by == "mirrored"}
+MIRRORS |= dict.fromkeys(TO_WALL, MIRRORS["beyond"])
 # What physical rules mean for values between walls, and for those that lie on walls.
 PHYSICAL = {
     "wall": ("symmetric", "antisymmetric"),
@@ -93,6 +97,12 @@ def rule_at(given: Any, is_upper: bool, on_wall: bool) -> tuple[str, Any]:
     if kind in PHYSICAL:
         kind = PHYSICAL[kind][on_wall]
     return (ON_WALLS[kind][is_upper] if on_wall and kind in ON_WALLS else kind), number
+
+
+def between_walls(low: tuple[str, Any], high: tuple[str, Any]) -> tuple[Any, Any]:
+    """Return the rules of both sides, of which the lower one mirrors about both walls if it can."""
+    own = f"{low[0]}_to_wall"
+    return ((own, low[1]) if high[0] == "beyond" and own in TO_WALL else low), high
 
 
 def with_constants(boundary: Any, constants: Mapping[str, float]) -> Any:
@@ -145,7 +155,7 @@ def rule_in_code(
         value, or nothing for 0; ``over_face``, whether they have ``%s`` for indices; ``is_long``,
         whether the axis is known to have more points than any step is long.
     """
-    kind, number = rule
+    kind, number = TO_WALL.get(rule[0], rule[0]), rule[1]
     factor = {"value": 1, "flux": 2 * spacing, "wall_flux": spacing}.get(kind, 2)
     if isinstance(number, str):
         value = codes[number]
@@ -154,7 +164,7 @@ def rule_in_code(
         value = dtype.literal(number)
         times = dtype.literal(number * factor) if number or kind not in OPPOSITE else ""
     return SimpleNamespace(
-        kind=kind, value=value, number=times, over_face="%s" in value, is_long=False
+        kind=rule[0], value=value, number=times, over_face="%s" in value, is_long=False
     )
 
 
@@ -321,7 +331,9 @@ def padded(
         ends = np.arange(-below, 0), np.arange(extent, extent + above)
         for rule, places in zip(sides[axis], ends, strict=True):
             number = _number(rule, numbers, x, axis, taken)
-            parts.append(_outside(x, error, axis, rule[0], places, spacing[axis], number, eps))
+            on_wall = _number(sides[axis][1], numbers, x, axis, taken)
+            step = spacing[axis]
+            parts.append(_outside(x, error, axis, rule[0], places, step, number, on_wall, eps))
             stand_ins.append(mirror_images(places, extent, rule[0]))
         low, high = parts
         x = np.concatenate((low[0], x, high[0]), axis)
@@ -357,15 +369,25 @@ def _outside(
     places: npt.NDArray[Any],
     spacing: float,
     number: Any,
+    on_upper: Any,
     eps: float,
 ) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-    """Return the values and errors at places outside along one axis."""
+    """Return the values and errors at places outside along one axis.
+
+    ``on_upper`` is what lies on the upper wall, if something does.
+    """
     extent = x.shape[axis]
     stand_in = mirror_images(places, extent, kind)
     found, own = x.take(stand_in, axis), error.take(stand_in, axis)
     if kind in ELEMENTS:
         return found, own
     along = [-1 if a == axis else 1 for a in range(x.ndim)]
+    on_wall = (places % (2 * extent) == extent).reshape(along)
+    if kind in TO_WALL:
+        found, own = np.where(on_wall, on_upper, found), np.where(on_wall, 0, own)
+        kind = TO_WALL[kind]
+    if kind == "reflect":
+        return found, own
     if kind == "value":
         return np.full_like(found, number), np.zeros_like(own)
     if kind == "antireflect":
@@ -374,7 +396,7 @@ def _outside(
         rounding = eps * (2 * np.abs(edge) + np.abs(found))
         return 2 * edge - found, 2 * error.take(at_edge, axis) + own + 2 * rounding
     if kind in OPPOSITE:
-        on_wall = (kind == "beyond") & (places == extent).reshape(along)
+        on_wall = (kind == "beyond") & on_wall
         beyond = np.where(on_wall, number, 2 * number - found)
         rounding = eps * (2 * np.abs(number) + np.abs(found))
         return beyond, np.where(on_wall, 0, own + 2 * rounding)

@@ -9,13 +9,13 @@ from typing import Any
 from tikgen.template.parameters import Invalid
 
 # The part of a larger grid that arrays hold: for each axis the ghost points below and above, the
-# index of the first point, and the extent of the whole grid.
+# index of the first element, and the extent of the whole grid.
 Part = tuple[tuple[int, int, int, int], ...]
 # For each axis how many points below and above.
 Widths = Sequence[tuple[int, int]]
 WHAT_A_PART_IS = (
     "the part of a larger grid that arrays hold: for each axis the ghost points below and "
-    "above, the index of the first point, and the extent of the whole grid"
+    "above, the index of the first element, and the extent of the whole grid"
 )
 # Scalars of a call.
 WINDOW = ("window_start", "window_stop")

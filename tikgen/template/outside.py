@@ -12,7 +12,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tikgen.dtypes import DType
-from tikgen.template.boundaries import ELEMENTS, MIRRORS
+from tikgen.template.boundaries import ELEMENTS, MIRRORS, TO_WALL
 
 # Returns the code of an element of an array by its indices.
 Read = Callable[[str, Sequence[str]], str]
@@ -136,16 +136,26 @@ def value(
     if not step or rule.kind in ELEMENTS:
         return found
     number, middle = rule.number, rule.value
+    face = _over_face(*others, leading=leading, places=places, find=find)
     if rule.over_face:
-        face = _over_face(*others, leading=leading, places=places, find=find)
         number, middle = number % face, middle % face
     outside = _is_outside(name, step, extent)
-    match rule.kind:
+    # On a long axis no place outside but the upper wall itself has its mirror image there.
+    on_wall = f"{moved(name, step)} == {extent}"
+    if not rule.is_long and (step < 0 or step > 2):
+        on_wall = f"ti.abs({moved(name, step)}) % (2 * {extent}) == {extent}"
+    if rule.kind in TO_WALL and not rule.is_long:
+        wall = rules[-1][1].value
+        found = f"ti.select({on_wall}, {wall % face if rules[-1][1].over_face else wall}, {found})"
+    kind = TO_WALL.get(rule.kind, rule.kind)
+    match kind:
+        case "reflect":
+            return found
         case "value":
             return f"ti.select({outside}, {number}, {found})"
         case "flux" | "wall_flux":
             steps = _distance(name, step, extent)
-            steps = steps if rule.kind == "flux" else f"2 * ({steps}) - 1"
+            steps = steps if kind == "flux" else f"2 * ({steps}) - 1"
             return f"({found} + ti.cast(ti.max({steps}, 0), {work.taichi}) * {number})"
         case "antireflect":
             edge = at(f"{extent} - 1" if step > 0 else "0")
@@ -156,7 +166,7 @@ def value(
     if number:
         both = f"ti.select({outside}, {number}, {work.literal(0)}) + {both}"
     if rule.kind == "beyond":
-        return f"ti.select({moved(name, step)} == {extent}, {middle}, {both})"
+        return f"ti.select({on_wall}, {middle}, {both})"
     return f"({both})"
 
 

@@ -140,6 +140,10 @@ class ParameterModel(BaseModel, Here):
             for item in value if isinstance(value, tuple) else (value,):
                 if item is not None and str(item) not in choices:
                     raise Invalid(name, f"takes {listing(choices)}; got {_shown(value)}")
+        for name in _names_of_names(type(self)):
+            given = getattr(self, name) or ()
+            if twice := [each for each in given if given.count(each) > 1]:
+                raise Invalid(name, f"names {twice[0]} twice")
         self._follow_rules()
         try:
             self.check()
