@@ -271,7 +271,10 @@ class Equations(Text):
         check_next_values(self._lines, self._statements)
         statements = expansion.expanded()
         check_next_values(self._lines, statements)  # Conditions may read such a name.
-        reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
+        try:
+            reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
+        except RecursionError:
+            raise ExpressionError(clipped(self.source), TOO_DEEP) from None
         for target in replaced(statements):
             raise refusal(self._lines, target, f"{shown_name(target.id)!r} {PROBLEM}")
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}

@@ -13,6 +13,7 @@ from typing import NoReturn
 import numpy as np
 
 from tikgen.errors import ExpressionError, near
+from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
 from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
@@ -21,7 +22,9 @@ from tikgen.units import counted
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
-TOO_DEEP = "cannot be read: it is nested too deeply"
+TOO_DEEP = "cannot be read: it is nested too deeply; give parts of it names of their own"
+LONGEST_LINE = 120  # Of a line that is quoted.
+LONGEST_CHAIN = 200  # Operations of a sum or product in one line of code; Taichi takes 300.
 MOST_NODES = 1000  # A chained comparison repeats its operands, so length alone is no limit.
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -145,9 +148,16 @@ def _symbol_hint(text: str) -> str:
 
 
 def quoted(text: str, number: int, column: int) -> str:
-    """Return a line of the text, counted from 1, with a caret under a column, counted from 0."""
+    """Return a line of the text, counted from 1, with a caret under a column, counted from 0.
+
+    Of a long line it is the part around the column.
+    """
     line = text.splitlines()[number - 1]
-    return f"\n    {line}\n    {' ' * column}^"
+    start = max(0, min(column - LONGEST_LINE // 2, len(line) - LONGEST_LINE))
+    end = start + LONGEST_LINE
+    before, after = "..." * (start > 0), "..." * (end < len(line))
+    column += len(before) - start
+    return f"\n    {before}{line[start:end]}{after}\n    {' ' * column}^"
 
 
 def clipped(text: str) -> str:
@@ -160,6 +170,7 @@ class Reader:
     """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
 
     most_nodes = MOST_NODES
+    longest_chain = LONGEST_CHAIN
     functions = tuple(FUNCTIONS)
 
     def __init__(self, text: str, statements: Iterable[ast.stmt] = ()) -> None:
@@ -231,8 +242,7 @@ class Reader:
                     self._refuse(f"{self._piece(tree)!r} is of a condition: write 'not'")
                 return Node("~", (node,))
             case ast.BinOp() if type(tree.op) in _BINARY:
-                left, right = self.number(tree.left, depth), self.number(tree.right, depth)
-                return Node(_BINARY[type(tree.op)], (left, right))
+                return self._operation(tree, depth)
             case ast.BoolOp():
                 op = "and" if isinstance(tree.op, ast.And) else "or"
                 levels = _levels(len(tree.values), depth)
@@ -246,6 +256,17 @@ class Reader:
             case ast.Call():
                 return self._call(tree, depth)
         raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
+
+    def _operation(self, tree: ast.BinOp, depth: int) -> Node:
+        """Return an operation; a long sum or product from the left to the right."""
+        chain = chain_of(tree)
+        if len(chain) > self.longest_chain:
+            self._refuse(f"has a sum or product of more than {self.longest_chain} operations")
+        self._count += len(chain) - 1
+        found = self.number(chain[-1].left, depth)
+        for part in reversed(chain):
+            found = Node(_BINARY[type(part.op)], (found, self.number(part.right, depth)))
+        return found
 
     def _constant(self, value: object) -> Node:
         if isinstance(value, bool) or not isinstance(value, int | float):

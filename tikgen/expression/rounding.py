@@ -136,7 +136,14 @@ class _Analysis:
             return self._values[str(node.value)]
         if op in LITERALS:
             return self._literal(literal_value(node))
-        args = [self.of(arg) for arg in node.args]
+        *outer, inner = node.chain
+        found = self._over(inner, [self.of(arg) for arg in inner.args])
+        for each in reversed(outer):
+            found = self._over(each, [found, self.of(each.args[1])])
+        return found
+
+    def _over(self, node: Node, args: list[Bounded]) -> Bounded:
+        op = node.op
         if op in COMPARISONS:
             return _compare(op, *args)
         if op in ("and", "or", "not", "cast", "isnan"):

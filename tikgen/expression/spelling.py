@@ -11,7 +11,8 @@ import ast
 import re
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.reader import quoted
+from tikgen.expression.chains import text_of
+from tikgen.expression.reader import clipped, quoted
 
 PRIME = "\u02b9"  # Stands for ' in names, since Python takes it for a letter.
 DOT = "\u00b7"  # Stands for the dot between a vector and its component, for the same reason.
@@ -85,7 +86,7 @@ def shown(text: str) -> str:
 
 def unparsed(statement: ast.stmt) -> str:
     """Return the text of a statement as a user may write it."""
-    text = ast.unparse(statement)
+    text = text_of(statement)
     if isinstance(statement, ast.If | ast.With):
         text = _UNPARSED.sub(lambda found: found[1] + _word(found[2]), text)
     return shown(text)
@@ -112,4 +113,5 @@ def refusal(text: str, tree: ast.AST, problem: str) -> ExpressionError:
     number = getattr(tree, "lineno", 1)
     line = text.splitlines()[number - 1]
     column = len(line.encode()[: getattr(tree, "col_offset", 0)].decode())
-    return ExpressionError(shown(line.strip()), shown(problem + quoted(text, number, column)))
+    quote = quoted(text, number, column)
+    return ExpressionError(clipped(shown(line)), shown(problem + quote))

@@ -13,6 +13,7 @@ import sympy
 from sympy.core.function import AppliedUndef
 
 from tikgen.errors import ExpressionError
+from tikgen.expression.chains import text_of
 from tikgen.expression.operators import AXES
 from tikgen.expression.spelling import PRIME, shown
 from tikgen.expression.sympy_fields import Accesses, refuse
@@ -130,7 +131,7 @@ class _Writer:
             self.assigned.add(target.id)
         else:
             refuse(left, "cannot be assigned; the left side is a field or a symbol")
-        return f"{ast.unparse(target)} = {ast.unparse(self.number(right))}"
+        return f"{ast.unparse(target)} = {text_of(self.number(right))}"
 
     def number(self, term: Any) -> ast.expr:
         """Return the tree of a term."""

@@ -20,6 +20,7 @@ BEYOND_INTEGERS = 2**64
 
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 LITERALS = frozenset({"number", "constant"})
+CHAINED = frozenset("+-*/")  # Long ones are walked without recursion.
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -103,7 +104,26 @@ class Node:
         """Return the tree with names replaced by trees."""
         if self.op == "name":
             return values.get(str(self.value), self)
-        return self.over(tuple(arg.with_names(values) for arg in self.args))
+        return self.changed(lambda arg: arg.with_names(values))
+
+    @property
+    def chain(self) -> list[Node]:
+        """Return the operation, and those that its first operand consists of, as in ``a + b - c``.
+
+        The outermost one is the first.
+        """
+        found = [self]
+        while found[-1].op in CHAINED and found[-1].args[0].op in CHAINED:
+            found.append(found[-1].args[0])
+        return found
+
+    def changed(self, change: Callable[[Node], Node]) -> Node:
+        """Return the operation on changed operands; those of a long sum or product in turn."""
+        *outer, inner = self.chain
+        found = inner.over(tuple(map(change, inner.args)))
+        for node in reversed(outer):
+            found = node.over((found, change(node.args[1])))
+        return found
 
     @functools.cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -119,7 +139,11 @@ class Node:
     @property
     def depth(self) -> int:
         """Return how many levels the tree has."""
-        return 1 + max((arg.depth for arg in self.args), default=0)
+        *outer, inner = self.chain
+        found = 1 + max((arg.depth for arg in inner.args), default=0)
+        for node in reversed(outer):
+            found = 1 + max(found, node.args[1].depth)
+        return found
 
     @functools.cached_property
     def numbers(self) -> tuple[Node, ...]:

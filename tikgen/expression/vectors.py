@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tikgen.errors import near
+from tikgen.expression.chains import chain_of
 from tikgen.expression.components import LETTERS, component_name, components
 from tikgen.expression.literals import (
     copied,
@@ -18,6 +19,7 @@ from tikgen.expression.literals import (
     whole_value,
 )
 from tikgen.expression.operators import AXES
+from tikgen.expression.reader import TOO_DEEP
 from tikgen.expression.regions import Regions, branches_of
 from tikgen.expression.sizes import Sizes
 from tikgen.expression.spelling import DOT, PRIME, refusal, shown_name
@@ -78,8 +80,7 @@ class Expansion(ast.NodeTransformer):
         try:
             return self._regions.finished(self.statements(self._statements))
         except RecursionError:
-            problem = "is nested too deeply"
-            raise refusal(self._text, self._statements[0], problem) from None
+            raise refusal(self._text, self._statements[0], TOO_DEEP) from None
 
     def statements(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return what statements stand for."""
@@ -292,8 +293,12 @@ class Expansion(ast.NodeTransformer):
 
     def visit_BinOp(self, tree: ast.BinOp) -> ast.expr:
         """Leave out terms that a 0 in a list removes, and factors of 1."""
-        tree.left, tree.right = self.visit(tree.left), self.visit(tree.right)
-        return simplified(tree)
+        chain = chain_of(tree)
+        found: ast.expr = self.visit(chain[-1].left)
+        for part in reversed(chain):
+            part.left, part.right = found, self.visit(part.right)
+            found = simplified(part)
+        return found
 
     def visit_UnaryOp(self, tree: ast.UnaryOp) -> ast.expr:
         """Fold the sign of a number of a list."""
