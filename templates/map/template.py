@@ -59,7 +59,8 @@ class Map(Template):
 
     `expr` holds one expression, whose value goes to `out`, or assignments, each to an array, with
     a semicolon or a line break between them. Lines may break within parentheses and behind an
-    operator. Without `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
+    operator. `f(a, b) = a*b` defines a function, which is written out where it is called. Without
+    `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
     others arrays.
 
     Expressions contain `+ - * / // % **`, comparisons, `and or not`, `a if c else b`, the numbers

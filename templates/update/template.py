@@ -63,6 +63,7 @@ class FieldUpdate(Template):
     - the numbers `pi` and `e`, where the text assigns no such name, and no parameter lists it.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
+    `f(a, b) = a*b` defines a function, which is written out where it is called.
 
     `err = sum((u' - u)**2)`, `max(e)` and `min(e)` of one expression are reductions over the points
     that are computed, in the same pass. The result is an array of one element; nothing in the text

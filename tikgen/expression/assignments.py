@@ -197,7 +197,8 @@ class Assignments(Text):
     :meth:`parse` makes them from a text. A semicolon or a line break ends each.
     After its assignment a name refers to the new value,
     which is rounded to f16 if the dtype is f16. A bare expression is assigned to ``out``, or to
-    ``out1``, ``out2``, ... if it reads that.
+    ``out1``, ``out2``, ... if it reads that. ``f(a, b) = a*b`` defines a function, which is written
+    out where it is called.
 
     Attributes:
         assignments: (name, expression) in order.

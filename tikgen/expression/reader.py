@@ -15,6 +15,7 @@ import numpy as np
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
+from tikgen.expression.own_functions import inlined, parsed_definitions
 from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
 from tikgen.expression.vector_math import NAMES
@@ -80,6 +81,7 @@ def parse_expression(text: object) -> Node:
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
     text, statements = statements_of(text)
+    statements = written_out(text, statements)
     reader = Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
@@ -87,6 +89,16 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
     for target in replaced(statements):
         raise ExpressionError(clipped(text), f"{target.id!r} {PROBLEM}")
     return [reader.assignment(statement) for statement in statements]
+
+
+def written_out(text: str, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements in which functions of the text are written out."""
+
+    def refuse(tree: ast.AST, problem: str) -> NoReturn:
+        place = quoted(text, getattr(tree, "lineno", 1), getattr(tree, "col_offset", 0))
+        raise ExpressionError(clipped(text), problem + place)
+
+    return inlined(statements, Reader.functions, refuse)[0]
 
 
 def free_output(node: Node) -> str:
@@ -134,7 +146,8 @@ def statements_of(
 
 def _joined(text: str) -> str:
     """Return the text for Python, where a line that ends with an operator goes on in the next."""
-    return _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
+    text = _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
+    return parsed_definitions(text)
 
 
 def _symbol_hint(text: str) -> str:

@@ -12,6 +12,7 @@ import re
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.chains import text_of
+from tikgen.expression.own_functions import shown_definitions
 from tikgen.expression.reader import clipped, quoted
 
 PRIME = "\u02b9"  # Stands for ' in names, since Python takes it for a letter.
@@ -86,7 +87,7 @@ def shown(text: str) -> str:
 
 def unparsed(statement: ast.stmt) -> str:
     """Return the text of a statement as a user may write it."""
-    text = text_of(statement)
+    text = shown_definitions(text_of(statement))
     if isinstance(statement, ast.If | ast.With):
         text = _UNPARSED.sub(lambda found: found[1] + _word(found[2]), text)
     return shown(text)
