@@ -48,10 +48,11 @@ class FieldUpdate(Template):
     `v = v + dt*u`, is updated in place: its neighbours cannot be read. All other names are arrays,
     apart from `scalars` and `constants`.
 
-    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons,
-    `and or not`, `a if c else b`, the functions `abs acos asin atan atan2 ceil cos cosh exp floor
-    isnan log max min pow round sign sin sinh sqrt tan tanh where`, and where integers are computed
-    the operators on bits `& | ^ ~ << >>`. It also takes
+    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons, `and or
+    not`, `a if c else b`, the functions `abs acos acosh asin asinh atan atan2 atanh ceil clip cos
+    cosh exp expm1 floor hypot isnan log log10 log1p log2 max min pow round sign sin sinh sqrt tan
+    tanh where`, and where integers are computed the operators on bits `& | ^ ~ << >>`. It also
+    takes
 
     - neighbours: `u[1, 0]` is the next point along the first axis;
     - derivatives, central and of the given `order`: `dx dy dz dxx dyy dzz dxy dxz dyz lap`, `div`

@@ -84,9 +84,12 @@ class NumpyCode(Code):
 
     _FUNCTIONS: ClassVar = {
         "acos": "np.arccos",
+        "acosh": "np.arccosh",
         "asin": "np.arcsin",
+        "asinh": "np.arcsinh",
         "atan": "np.arctan",
         "atan2": "np.arctan2",
+        "atanh": "np.arctanh",
         "max": "np.fmax",
         "min": "np.fmin",
         "round": "np.rint",

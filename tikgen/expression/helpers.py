@@ -8,10 +8,15 @@ import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
-from tikgen.expression import polynomials
+from tikgen.expression import logarithms, polynomials
 from tikgen.expression.tree import SHIFTS, Node
 
-_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of", **polynomials.OWN}
+_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}
+_OWN |= polynomials.OWN | logarithms.OWN
+# What functions call, in the order in which it is defined.
+_CALLED = {name: (called,) for name, called in polynomials.CALLED.items()} | logarithms.CALLED
+_CALLED |= dict.fromkeys(("floor_divide", "remainder"), ("truncated_remainder",))
+_FIRST = ("truncated_remainder", "half_exp_of", "log_series_of", "split_of", "log1p_of")
 # Operations that some dtypes compute in a function.
 _HELPED = frozenset({"//", "%", "**", "pow", "abs", *SHIFTS, *_OWN})
 
@@ -59,13 +64,11 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     helped = (node for node in nodes if not _HELPED.isdisjoint(node.kinds))
     needed = {helper_of(part, dtype) for node in helped for part in node.nodes} - {""}
     needed |= {"widened"} if is_widened else set()
-    if dtype.is_float and needed & {"floor_divide", "remainder"}:
-        needed.add("truncated_remainder")
-    needed |= {polynomials.CALLED[name] for name in needed & polynomials.CALLED.keys()}
+    if dtype.is_float:
+        needed = needed.union(*(_CALLED.get(name, ()) for name in needed))
     replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
     # Functions that others call come first.
-    called = {"truncated_remainder", *polynomials.CALLED.values()}
-    order = sorted(needed, key=lambda name: (name not in called, name))
+    order = [name for name in _FIRST if name in needed] + sorted(needed.difference(_FIRST))
     return "\n\n\n".join(
         re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), _text(name, dtype))
         for name in order
@@ -126,6 +129,7 @@ def _float_words(dtype: DType) -> dict[str, str]:
         "ONE": dtype.literal(1),
         "TWO": dtype.literal(2),
         **polynomials.words(dtype),
+        **logarithms.words(dtype),
     }
 
 
@@ -218,17 +222,20 @@ def whole_power(base, exponent: ti.template()):
     return ti.cast(result, DTYPE)
 ''',
 }
-_FLOAT = polynomials.TEXTS | {
-    # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
-    "sign_of": '''
+_FLOAT = (
+    polynomials.TEXTS
+    | logarithms.TEXTS
+    | {
+        # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
+        "sign_of": '''
 @ti.func
 def sign_of(x):
     """Return 1, 0 or -1, and NaN for NaN."""
     sign = ti.cast(x > NOTHING, DTYPE) - ti.cast(x < NOTHING, DTYPE)
     return ti.select((x <= NOTHING) | (x >= NOTHING), sign, x)
 ''',
-    # Whole numbers of units in the last place have an exact remainder, also with fast math.
-    "truncated_remainder": '''
+        # Whole numbers of units in the last place have an exact remainder, also with fast math.
+        "truncated_remainder": '''
 @ti.func
 def truncated_remainder(x, y):
     """Return x less a whole multiple of y, with the sign of x, exactly (C's fmod)."""
@@ -260,7 +267,7 @@ def truncated_remainder(x, y):
         rest = ti.bit_cast(size | (ti.bit_cast(x, SIGNED) ^ a), DTYPE)
     return rest
 ''',
-    "remainder": '''
+        "remainder": '''
 @ti.func
 def remainder(x, y):
     """Return what is left after dividing and rounding down, exactly, as NumPy does."""
@@ -270,8 +277,8 @@ def remainder(x, y):
         rest += y
     return rest
 ''',
-    # The archs round halves differently, but the quotient lies next to a whole number.
-    "floor_divide": '''
+        # The archs round halves differently, but the quotient lies next to a whole number.
+        "floor_divide": '''
 @ti.func
 def floor_divide(x, y):
     """Divide exactly and round down, as NumPy does."""
@@ -282,16 +289,16 @@ def floor_divide(x, y):
         quotient -= ONE
     return ti.select(y == ZERO, x / y, ti.round(quotient))
 ''',
-    # LLVM would compare halves, which kills the process on processors with AVX-512 and without
-    # arithmetic of halves.
-    "widened": '''
+        # LLVM would compare halves, which kills the process on processors with AVX-512 and without
+        # arithmetic of halves.
+        "widened": '''
 @ti.func
 def widened(x):
     """Return an f16 as an f32, whose last 13 bits are 0, in a way that the compiler keeps."""
     return ti.bit_cast(ti.bit_cast(ti.cast(x, ti.f32), ti.i32) & ti.i32(-8192), ti.f32)
 ''',
-    # On vulkan ti.pow gives NaN for a base below 0, and for 0 ** 0; 0 for negative powers of 0.
-    "power": '''
+        # On vulkan ti.pow gives NaN for a base below 0, and for 0 ** 0; 0 for negative powers of 0.
+        "power": '''
 @ti.func
 def power(base, exponent):
     """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
@@ -304,8 +311,8 @@ def power(base, exponent):
     result = ti.select((base == ZERO) & (exponent < ZERO), ONE / ti.abs(base), result)
     return ti.select(exponent == ZERO, ONE, result)
 ''',
-    # Taichi rounds halves to even on some archs and away from zero on others.
-    "round_half_even": '''
+        # Taichi rounds halves to even on some archs and away from zero on others.
+        "round_half_even": '''
 @ti.func
 def round_half_even(x):
     """Round to the nearest whole number, halves to the even one."""
@@ -314,8 +321,8 @@ def round_half_even(x):
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
     return ti.select((rest > HALF) | ((rest == HALF) & is_odd), low + ONE, low)
 ''',
-    # Vulkan differs in the angle of the origin, and of NaN and infinity.
-    "angle_of": '''
+        # Vulkan differs in the angle of the origin, and of NaN and infinity.
+        "angle_of": '''
 @ti.func
 def angle_of(y, x):
     """Return the angle of a point, that of the origin by the signs of its zeros, as in NumPy."""
@@ -325,7 +332,8 @@ def angle_of(y, x):
     angle = ti.select(is_origin, at_origin, ti.atan2(y, ti.select(is_origin, ONE, x)))
     return ti.select(ti.math.isnan(x) | ti.math.isnan(y), x + y, angle)
 ''',
-}
+    }
+)
 HELPERS = frozenset({*_SIGNED, *_UNSIGNED, *_BOTH, *_FLOAT})
 
 

@@ -335,6 +335,8 @@ class Reader:
         if name in ("min", "max"):
             return _fold(name, map(self.number, tree.args, _levels(len(tree.args), depth)))
         args = tuple(self.number(arg, depth) for arg in tree.args)
+        if name == "clip":
+            return Node("min", (Node("max", args[:2]), args[2]))
         return Node("**" if name == "pow" else name, args)
 
     def _name(self, name: str) -> str:

@@ -10,6 +10,7 @@ from functools import reduce
 from typing import Any
 
 import sympy
+from sympy.codegen import cfunctions
 from sympy.core.function import AppliedUndef
 
 from tikgen.errors import ExpressionError
@@ -25,9 +26,12 @@ from tikgen.expression.tree import BEYOND_INTEGERS, LARGEST_EXPONENT
 _FUNCTIONS = {
     sympy.Abs: "abs",
     sympy.acos: "acos",
+    sympy.acosh: "acosh",
     sympy.asin: "asin",
+    sympy.asinh: "asinh",
     sympy.atan: "atan",
     sympy.atan2: "atan2",
+    sympy.atanh: "atanh",
     sympy.ceiling: "ceil",
     sympy.cos: "cos",
     sympy.cosh: "cosh",
@@ -41,6 +45,11 @@ _FUNCTIONS = {
     sympy.sinh: "sinh",
     sympy.tan: "tan",
     sympy.tanh: "tanh",
+    cfunctions.expm1: "expm1",
+    cfunctions.hypot: "hypot",
+    cfunctions.log10: "log10",
+    cfunctions.log1p: "log1p",
+    cfunctions.log2: "log2",
 }
 _COMPARISONS: dict[Any, type[ast.cmpop]] = {
     sympy.Lt: ast.Lt,
