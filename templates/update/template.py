@@ -102,8 +102,9 @@ class FieldUpdate(Template):
 
     `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
     block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
-    `v' = v + dt*grad(p)` assigns all components. Constants may be lists: `w.q`, and neighbours such
-    as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
+    `v' = v + dt*grad(p)` assigns all components. `dot(v, w)` and `norm(v)` are numbers,
+    `cross(v, w)` is a vector of three components or a number of two. Constants may be lists: `w.q`,
+    and neighbours such as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
     each component is an array of its own. Components of an output in place or without a prime
     that nothing assigns keep their value.
 

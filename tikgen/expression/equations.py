@@ -156,7 +156,8 @@ class Equations(Text):
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
     and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
-    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. Blocks such as ``where x < 1:``,
+    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``; ``grad``, ``dot``,
+    ``cross`` and ``norm`` take whole ones. Blocks such as ``where x < 1:``,
     ``elsewhere x < 2:`` and ``elsewhere:`` hold the equations of regions. A derivative of a
     temporary or of an expression is that of what it stands for. ``f(a, b) = a*b`` defines a
     function, which is written out where it is called. ``err = sum(e)``, ``max(e)`` and ``min(e)``

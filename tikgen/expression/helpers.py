@@ -222,20 +222,18 @@ def whole_power(base, exponent: ti.template()):
     return ti.cast(result, DTYPE)
 ''',
 }
-_FLOAT = (
-    polynomials.TEXTS
-    | logarithms.TEXTS
-    | {
-        # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
-        "sign_of": '''
+_OWN_TEXTS = polynomials.TEXTS | logarithms.TEXTS
+_FLOAT = _OWN_TEXTS | {
+    # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
+    "sign_of": '''
 @ti.func
 def sign_of(x):
     """Return 1, 0 or -1, and NaN for NaN."""
     sign = ti.cast(x > NOTHING, DTYPE) - ti.cast(x < NOTHING, DTYPE)
     return ti.select((x <= NOTHING) | (x >= NOTHING), sign, x)
 ''',
-        # Whole numbers of units in the last place have an exact remainder, also with fast math.
-        "truncated_remainder": '''
+    # Whole numbers of units in the last place have an exact remainder, also with fast math.
+    "truncated_remainder": '''
 @ti.func
 def truncated_remainder(x, y):
     """Return x less a whole multiple of y, with the sign of x, exactly (C's fmod)."""
@@ -267,7 +265,7 @@ def truncated_remainder(x, y):
         rest = ti.bit_cast(size | (ti.bit_cast(x, SIGNED) ^ a), DTYPE)
     return rest
 ''',
-        "remainder": '''
+    "remainder": '''
 @ti.func
 def remainder(x, y):
     """Return what is left after dividing and rounding down, exactly, as NumPy does."""
@@ -277,8 +275,8 @@ def remainder(x, y):
         rest += y
     return rest
 ''',
-        # The archs round halves differently, but the quotient lies next to a whole number.
-        "floor_divide": '''
+    # The archs round halves differently, but the quotient lies next to a whole number.
+    "floor_divide": '''
 @ti.func
 def floor_divide(x, y):
     """Divide exactly and round down, as NumPy does."""
@@ -289,16 +287,16 @@ def floor_divide(x, y):
         quotient -= ONE
     return ti.select(y == ZERO, x / y, ti.round(quotient))
 ''',
-        # LLVM would compare halves, which kills the process on processors with AVX-512 and without
-        # arithmetic of halves.
-        "widened": '''
+    # LLVM would compare halves, which kills the process on processors with AVX-512 and without
+    # arithmetic of halves.
+    "widened": '''
 @ti.func
 def widened(x):
     """Return an f16 as an f32, whose last 13 bits are 0, in a way that the compiler keeps."""
     return ti.bit_cast(ti.bit_cast(ti.cast(x, ti.f32), ti.i32) & ti.i32(-8192), ti.f32)
 ''',
-        # On vulkan ti.pow gives NaN for a base below 0, and for 0 ** 0; 0 for negative powers of 0.
-        "power": '''
+    # On vulkan ti.pow gives NaN for a base below 0, and for 0 ** 0; 0 for negative powers of 0.
+    "power": '''
 @ti.func
 def power(base, exponent):
     """Raise to a power; only whole powers of negative numbers are numbers, as in NumPy."""
@@ -311,8 +309,8 @@ def power(base, exponent):
     result = ti.select((base == ZERO) & (exponent < ZERO), ONE / ti.abs(base), result)
     return ti.select(exponent == ZERO, ONE, result)
 ''',
-        # Taichi rounds halves to even on some archs and away from zero on others.
-        "round_half_even": '''
+    # Taichi rounds halves to even on some archs and away from zero on others.
+    "round_half_even": '''
 @ti.func
 def round_half_even(x):
     """Round to the nearest whole number, halves to the even one."""
@@ -321,8 +319,8 @@ def round_half_even(x):
     is_odd = low - TWO * ti.floor(low * HALF) == ONE
     return ti.select((rest > HALF) | ((rest == HALF) & is_odd), low + ONE, low)
 ''',
-        # Vulkan differs in the angle of the origin, and of NaN and infinity.
-        "angle_of": '''
+    # Vulkan differs in the angle of the origin, and of NaN and infinity.
+    "angle_of": '''
 @ti.func
 def angle_of(y, x):
     """Return the angle of a point, that of the origin by the signs of its zeros, as in NumPy."""
@@ -332,8 +330,7 @@ def angle_of(y, x):
     angle = ti.select(is_origin, at_origin, ti.atan2(y, ti.select(is_origin, ONE, x)))
     return ti.select(ti.math.isnan(x) | ti.math.isnan(y), x + y, angle)
 ''',
-    }
-)
+}
 HELPERS = frozenset({*_SIGNED, *_UNSIGNED, *_BOTH, *_FLOAT})
 
 

@@ -3,7 +3,7 @@
 As in `polynomials`, all that must not be rounded is done in integers, and no number in between is
 infinite or NaN. A number is split into a power of 2 and digits d from sqrt(1/2) to sqrt(2), whose
 logarithm is 2 atanh((d - 1)/(d + 1)) by Taylor's series; that of 1 + x is 2 atanh(x/(2 + x)) where
-1 + x lies in that range, so that no digit of a small x is lost (Muller, Elementary Functions, 2006).
+1 + x lies in that range, so that no digit of a small x is lost (Muller, Elementary Functions).
 
 - asinh(x) = log1p(x + x**2/(1 + sqrt(1 + x**2))), and with t = x - 1
   acosh(x) = log1p(t + sqrt(t*(2 + t))); beyond 2**60 both are log1p(x) + log(2);

@@ -133,4 +133,5 @@ def _chain(parts: Iterable[tuple[bool, Node]]) -> Node:
     return found
 
 
-KNOWN = (*FUNCTIONS, *OPERATORS)
+# Those of whole vectors are written out before a text is read; a sum has a line of its own.
+KNOWN = (*FUNCTIONS, *OPERATORS, "grad", "dot", "cross", "norm", "sum")

@@ -49,7 +49,9 @@ class Sizes:
                 return self._dim
             case ast.Call(func=ast.Name(id="curl")):
                 return 3 if self._dim == 3 else 0
-            case ast.Call(func=ast.Name(id=name)) if name not in ("div", "dot"):
+            case ast.Call(func=ast.Name(id="cross")):
+                return 3 if self.same(tree, tree.args) == 3 else 0
+            case ast.Call(func=ast.Name(id=name)) if name not in ("div", "dot", "norm"):
                 return self.same(tree, tree.args[name == "where" :])
         return 0
 
