@@ -101,12 +101,12 @@ class FieldUpdate(Template):
     neighbours, as any other array.
 
     `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
-    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
-    `v' = v + dt*grad(p)` assigns all components. `dot(v, w)` and `norm(v)` are numbers,
-    `cross(v, w)` is a vector of three components or a number of two. Constants may be lists: `w.q`,
-    and neighbours such as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
-    each component is an array of its own. Components of an output in place or without a prime
-    that nothing assigns keep their value.
+    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and `v' = v
+    + dt*grad(p)` assigns all components. `dot(v, w)` and `norm(v)` are numbers, `cross(v, w)` is a
+    vector of three components or a number of two. Constants may be lists: `w.q`, and neighbours
+    such as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
+    each component is an array of its own. Components of an output in place or without a prime that
+    nothing assigns keep their value.
 
     A block `where x < 1:`, with `elsewhere x < 2:` and `elsewhere:` below it, has equations that
     apply in a region only. What a block does not assign there keeps its value: that from above the

@@ -180,7 +180,8 @@ class Equations(Text):
         except ExpressionError as error:
             problem, line, quoted = shown(error.problem).partition("\n")
             is_block = "each " in (quoted or shown(str(known))) or _FOR.search(str(source))
-            hint = "; a block is written 'each q in 9:'" if is_block else ""
+            is_told = not is_block or "a block begins" in problem
+            hint = "" if is_told else "; a block is written 'each q in 9:'"
             if _BEHIND.search(str(source)):
                 hint = "; a block such as 'each q in 9:' or 'where x < 1:' begins a line of its own"
             if "''" in source:

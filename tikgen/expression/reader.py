@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import keyword
 import re
 from collections.abc import Iterable
 from typing import NoReturn
@@ -15,6 +14,7 @@ import numpy as np
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
+from tikgen.expression.hints import hint_for, instead_of
 from tikgen.expression.own_functions import inlined, parsed_definitions
 from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
@@ -54,15 +54,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 # Names that generated code uses.
 _RESERVED = HELPERS | NAMES | {"ti", "np", "dtype", "range"}
 _LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
-# Keywords of Python that stand where a name may: some begin what no text has, and others do not
-# stand before an operator.
-_USABLE = frozenset({"and", "or", "not", "if", "else", "elif", "True", "False", "None"})
-_BETWEEN = ("in", "is", "for", "with", "while")
-_KEYWORD = re.compile(
-    rf"\b(?:({'|'.join(sorted({*keyword.kwlist} - {*_BETWEEN} - _USABLE))})\b"
-    rf"|({'|'.join(_BETWEEN)})\b *(?=[-+*/%=)<>]|$))",
-    re.MULTILINE,
-)
 # An operator that ends a line, and all up to the next line that is neither empty nor a comment.
 _UNFINISHED = re.compile(
     r"([-+*/%<>=&|^]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)"
@@ -125,14 +116,15 @@ def statements_of(
         raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
     if odd := re.search(rf"[^\n -~{also}]", text):
-        raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
+        hint = instead_of(odd[0])
+        raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed{hint}")
     text = inspect.cleandoc(text).strip()
     if "#" in text and "#" not in also:
         raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
         statements = ast.parse(_joined(text)).body
     except SyntaxError as error:
-        hint = _symbol_hint(text)
+        hint = hint_for(text, error.msg, error.lineno)
         problem = error.msg.partition(". Maybe you meant")[0]  # Python's hint is for programs.
         if error.lineno and "\n" in text:
             hint += quoted(text, error.lineno, (error.offset or 1) - 1)
@@ -148,16 +140,6 @@ def _joined(text: str) -> str:
     """Return the text for Python, where a line that ends with an operator goes on in the next."""
     text = _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
     return parsed_definitions(text)
-
-
-def _symbol_hint(text: str) -> str:
-    """Return what to write instead of C's operators and of Python's keywords in the text."""
-    instead = {"&&": "'and'", "||": "'or'", "!": "'not'", "?": "'a if c else b'"}
-    plain = text.replace("!=", "")
-    found = [f"write {word} for {symbol!r}" for symbol, word in instead.items() if symbol in plain]
-    if (used := _KEYWORD.search(text)) and not found:
-        found.append(f"{(used[1] or used[2])!r} is a keyword of Python; choose another name")
-    return f"; {', '.join(found)}" if found else ""
 
 
 def quoted(text: str, number: int, column: int) -> str:
@@ -324,7 +306,8 @@ class Reader:
             hint = near(name, self.functions)
             self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
-            self._refuse(f"{name}() takes no keyword arguments")
+            hint = "; a comparison is written '=='" if tree.keywords[0].arg else ""
+            self._refuse(f"{name}() takes no keyword arguments{hint}")
         fewest, most, _ = FUNCTIONS[name]
         if not fewest <= len(tree.args) <= most:
             least = "" if fewest == most else f"{fewest} to "

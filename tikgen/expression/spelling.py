@@ -12,6 +12,7 @@ import re
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.chains import text_of
+from tikgen.expression.hints import instead_of
 from tikgen.expression.own_functions import shown_definitions
 from tikgen.expression.reader import clipped, quoted
 
@@ -22,6 +23,11 @@ _NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
 _NUMBERED = re.compile(rf"(?<!\w)([A-Za-z_]\w*{PRIME}?)\.(?=\d)")
 _EACH = re.compile(r"^( *)each(?= +\w+ +in\b)", re.MULTILINE)
 _REGION = re.compile(r"^( *)(where|elsewhere|if|elif|else|while)\b *(:?)", re.MULTILINE)
+_INSTEAD = {
+    "else": ", for which 'elsewhere:' stands",
+    "elif": ", for which 'elsewhere x < 2:' stands",
+    "if": ", for which 'where x < 1:' stands",
+}
 _PADDED = re.compile(r"^( *)(?:(if   )|elif     |else     )", re.MULTILINE)
 _UNPARSED = re.compile(r"^( *)(?:(if)|elif|else)(?=[ :])", re.MULTILINE)
 _IN_WORDS = re.compile(r"(?<=')(?:(if)|elif|else)(?=' statement)")
@@ -32,8 +38,10 @@ _FOREIGN = re.compile(rf"[{PRIME}{DOT}]|^ *with\b", re.MULTILINE)
 def parsed_form(text: str) -> str:
     """Return the text of a user as Python parses it; raise ExpressionError."""
     if foreign := _FOREIGN.search(text):
+        word = foreign[0].strip()
+        hint = instead_of(word) if len(word) == 1 else ""
         raise ExpressionError(
-            " ".join(text.split())[:80], f"has {foreign[0].strip()!r}, which is not allowed"
+            " ".join(text.split())[:80], f"has {word!r}, which is not allowed{hint}"
         )
     text = _NUMBERED.sub(rf"\1{DOT}", _NEXT.sub(PRIME, text))
     text = _EACH.sub(r"\1with", "\n" * _is_block(text) + text)
@@ -50,8 +58,8 @@ def _region_parsed(line: str) -> str:
     if found[2] not in ("where", "elsewhere"):
         raise ExpressionError(
             shown(line.strip()),
-            f"begins with {found[2]!r}; blocks for regions are written 'where x < 1:', "
-            "'elsewhere x < 2:' and 'elsewhere:'",
+            f"begins with {found[2]!r}{_INSTEAD.get(found[2], '')}; blocks for regions are written "
+            "'where x < 1:', 'elsewhere x < 2:' and 'elsewhere:'",
         )
     word = "if" if found[2] == "where" else "else" if found[3] else "elif"
     return found[1] + word.ljust(len(found[2])) + line[found.end(2) :]
