@@ -154,3 +154,12 @@ def test_burgers_equation(ti_arch: str, rng: np.random.Generator) -> None:
     slope = np.where(above * below > 0, np.sign(above) * np.minimum(abs(above), abs(below)), 0)
     flux = (wide + slope / 2) ** 2 / 2
     assert np.allclose(after, wide - 0.1 * (flux - np.roll(flux, 1)), atol=1e-6)
+
+
+def test_texts_of_programs_have_functions(ti_arch: str) -> None:
+    kernel = tikgen.update("u' = 2*u", dim=1)
+    u, after = np.ones(3, np.float32), np.empty(3, np.float32)
+    a, b = np.zeros(1, np.float32), np.full(1, 3, np.float32)
+    text = "f(x, y) = x*y; a = f(b, b) + f(b, 2)"
+    tikgen.Program([kernel.bind(u=u, u_next=after), text], a=a, b=b).run(1)
+    assert a[0] == 15
