@@ -15,7 +15,7 @@ from .program import takes_turns
 # What LLVM calls a function for, an element at a time, unless they are vectorised.
 TRANSCENDENTAL = frozenset(
     {"acos", "asin", "atan", "atan2", "cos", "cosh", "exp", "log", "pow", "sin", "sinh", "tan"}
-    | {"tanh"}
+    | {"acosh", "asinh", "atanh", "expm1", "hypot", "log10", "log1p", "log2", "tanh"}
 )
 # How many operations take as long as a function that is vectorised.
 OPERATIONS_A_FUNCTION = 10

@@ -59,12 +59,15 @@ class Map(Template):
 
     `expr` holds one expression, whose value goes to `out`, or assignments, each to an array, with
     a semicolon or a line break between them. Lines may break within parentheses and behind an
-    operator. Without `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
+    operator. `f(a, b) = a*b` defines a function, which is written out where it is called. Without
+    `scalars` the names a, b, c, alpha, beta, gamma and scale are scalars and all
     others arrays.
 
     Expressions contain `+ - * / // % **`, comparisons, `and or not`, `a if c else b`, the numbers
-    `pi` and `e` where the text assigns no such name, and the functions `abs acos asin atan atan2
-    ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where`.
+    `pi` and `e` where the text assigns no such name, and the functions `abs acos acosh asin asinh
+    atan atan2 atanh ceil clip cos cosh exp expm1 floor hypot isnan log log10 log1p log2 max min pow
+    round sign sin sinh sqrt tan tanh where`. `clip(x, lo, hi)` is `min(max(x, lo), hi)`, and
+    `log1p`, `expm1`, `asinh` and `atanh` keep all digits of a small argument.
 
     Those of integers contain the operators on bits `& | ^ ~ << >>` too, with the precedence that
     Python gives them. Shifts of signed integers to the right keep the sign. A literal count lies
@@ -329,6 +332,9 @@ class Map(Template):
                     "tanh(a*x) + atan2(y, x) + asin(x) - acos(y)",
                     "atan(9*x) + sinh(a*x) - cosh(7*y)",
                     "log(x*x + 0.5) + tan(x)",
+                    "log1p(x*x) + expm1(y) - asinh(9*x) + hypot(x, y)",
+                    "acosh(1 + x*x) + atanh(0.9*y) + log2(x*x + 0.5) - log10(y*y + 2)",
+                    "clip(x, -a, y) - clip(3*y, 1, 2)",
                     "floor(4*x) + ceil(4*y) + round(2.5*x)",
                     "(x + 0.5)**y + (abs(y) + 3)**-2 + pi*e - 8.5",
                     "j = i - k; i1 = i*k",

@@ -48,10 +48,11 @@ class FieldUpdate(Template):
     `v = v + dt*u`, is updated in place: its neighbours cannot be read. All other names are arrays,
     apart from `scalars` and `constants`.
 
-    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons,
-    `and or not`, `a if c else b`, the functions `abs acos asin atan atan2 ceil cos cosh exp floor
-    isnan log max min pow round sign sin sinh sqrt tan tanh where`, and where integers are computed
-    the operators on bits `& | ^ ~ << >>`. It also takes
+    An equation takes what an expression of `map` takes: `+ - * / // % **`, comparisons, `and or
+    not`, `a if c else b`, the functions `abs acos acosh asin asinh atan atan2 atanh ceil clip cos
+    cosh exp expm1 floor hypot isnan log log10 log1p log2 max min pow round sign sin sinh sqrt tan
+    tanh where`, and where integers are computed the operators on bits `& | ^ ~ << >>`. It also
+    takes
 
     - neighbours: `u[1, 0]` is the next point along the first axis;
     - derivatives, central and of the given `order`: `dx dy dz dxx dyy dzz dxy dxz dyz lap`, `div`
@@ -63,6 +64,7 @@ class FieldUpdate(Template):
     - the numbers `pi` and `e`, where the text assigns no such name, and no parameter lists it.
 
     Derivatives and neighbours of an expression or of a temporary are those of what it stands for.
+    `f(a, b) = a*b` defines a function, which is written out where it is called.
 
     `err = sum((u' - u)**2)`, `max(e)` and `min(e)` of one expression are reductions over the points
     that are computed, in the same pass. The result is an array of one element; nothing in the text
@@ -99,11 +101,12 @@ class FieldUpdate(Template):
     neighbours, as any other array.
 
     `vectors` names fields of 2 to 32 components: `v.x`, or `f.3` and `f'.3` of its next value. A
-    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and
-    `v' = v + dt*grad(p)` assigns all components. Constants may be lists: `w.q`, and neighbours such
-    as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
-    each component is an array of its own. Components of an output in place or without a prime
-    that nothing assigns keep their value.
+    block `each q in 9:` repeats its lines for `q` = 0 to 8, `sum(f.q for q in 9)` adds, and `v' = v
+    + dt*grad(p)` assigns all components. `dot(v, w)` and `norm(v)` are numbers, `cross(v, w)` is a
+    vector of three components or a number of two. Constants may be lists: `w.q`, and neighbours
+    such as `f.q[-cx.q, -cy.q]`. `layout` says whether an array has the components first or last, or
+    each component is an array of its own. Components of an output in place or without a prime that
+    nothing assigns keep their value.
 
     A block `where x < 1:`, with `elsewhere x < 2:` and `elsewhere:` below it, has equations that
     apply in a region only. What a block does not assign there keeps its value: that from above the

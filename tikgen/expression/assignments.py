@@ -36,7 +36,7 @@ NDArray = npt.NDArray[Any]
 _MARK = "\x02"  # No name has it.
 
 # Functions that have no value below 0, or for some numbers there.
-PARTIAL = frozenset({"log", "pow", "sqrt"})
+PARTIAL = frozenset({"log", "log10", "log2", "pow", "sqrt"})
 # A power with a literal whole exponent is multiplied out, and is not "pow".
 _NO_F64_ON_VULKAN = frozenset(
     {"acos", "asin", "atan2", "cos", "exp", "log", "pow", "sin", "tan", "tanh"}
@@ -49,11 +49,11 @@ class Expression(Text):
     :meth:`parse` makes one from a text. The constructor takes what a parser has read.
 
     It may contain ``+ - * / // % **``, comparisons, ``and or not``, ``a if c else b``, for integers
-    ``& | ^ ~ << >>``, the constants ``pi`` and ``e``, and the functions ``abs acos asin atan atan2
-    ceil cos cosh exp floor isnan log max min pow round sign sin sinh sqrt tan tanh where``. As in
-    NumPy, ``min`` and ``max`` ignore NaN, ``round`` rounds halves to even, integers wrap around,
-    the least integer is its own ``abs``, integer ``//`` and ``%`` by zero give 0, and those of
-    floats are exact.
+    ``& | ^ ~ << >>``, the constants ``pi`` and ``e``, and the functions ``abs acos acosh asin asinh
+    atan atan2 atanh ceil clip cos cosh exp expm1 floor hypot isnan log log10 log1p log2 max min pow
+    round sign sin sinh sqrt tan tanh where``. As in NumPy, ``min`` and ``max`` ignore NaN,
+    ``round`` rounds halves to even, integers wrap around, the least integer is its own ``abs``,
+    integer ``//`` and ``%`` by zero give 0, and those of floats are exact.
     Operations on literals are computed in the dtype of the kernel, and f16 in f32. A constant that
     is infinite or not a number, such as ``1/0``, goes into comparisons, ``where``, ``min`` and
     ``max`` alone, for fast math has no such numbers. Lines may break within parentheses.
@@ -197,7 +197,8 @@ class Assignments(Text):
     :meth:`parse` makes them from a text. A semicolon or a line break ends each.
     After its assignment a name refers to the new value,
     which is rounded to f16 if the dtype is f16. A bare expression is assigned to ``out``, or to
-    ``out1``, ``out2``, ... if it reads that.
+    ``out1``, ``out2``, ... if it reads that. ``f(a, b) = a*b`` defines a function, which is written
+    out where it is called.
 
     Attributes:
         assignments: (name, expression) in order.

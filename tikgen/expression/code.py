@@ -55,8 +55,16 @@ class Code:
         # Operators group to the left, ** to the right, and comparisons must not chain.
         left = precedence + (precedence in (_POWER, _COMPARE))
         right = _UNARY if precedence == _POWER else precedence + 1
-        first, second = self.inside(node.args[0], left), self.inside(node.args[1], right)
-        return f"{first} {symbol} {second}", precedence
+        *outer, inner = node.chain
+        if not outer:
+            first, second = self.inside(node.args[0], left), self.inside(node.args[1], right)
+            return f"{first} {symbol} {second}", precedence
+        text, own = self.piece(inner)
+        for each in reversed(outer):
+            before, own = own, _PRECEDENCE[each.op]
+            first = text if before >= own else f"({text})"
+            text = f"{first} {each.op} {self.inside(each.args[1], own + 1)}"
+        return text, own
 
     def inside(self, node: Node, precedence: int) -> str:
         """Return code for an operand, in parentheses if its own precedence is lower.
@@ -76,9 +84,12 @@ class NumpyCode(Code):
 
     _FUNCTIONS: ClassVar = {
         "acos": "np.arccos",
+        "acosh": "np.arccosh",
         "asin": "np.arcsin",
+        "asinh": "np.arcsinh",
         "atan": "np.arctan",
         "atan2": "np.arctan2",
+        "atanh": "np.arctanh",
         "max": "np.fmax",
         "min": "np.fmin",
         "round": "np.rint",

@@ -60,7 +60,14 @@ class _Folding:
             return self._known.get(str(node.value), node)
         if not node.args:
             return node
-        args = tuple(map(self.of, node.args))
+        *outer, inner = node.chain
+        found = self._over(inner, tuple(map(self.of, inner.args)))
+        for each in reversed(outer):
+            found = self._over(each, (found, self.of(each.args[1])))
+        return found
+
+    def _over(self, node: Node, args: tuple[Node, ...]) -> Node:
+        """Return an operation on operands that are folded."""
         folded = node.over(args)
         is_refused = node.op == "**" and self._dtype.kind != "f" and not folded.has_small_exponent
         if all(arg.op in LITERALS for arg in args) and not is_refused:

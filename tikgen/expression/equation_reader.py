@@ -42,7 +42,7 @@ class EquationReader(Reader):
         stretching: derivatives that matched layers stretch.
     """
 
-    most_nodes = 20_000
+    most_nodes = longest_chain = 20_000
     functions = KNOWN
 
     def __init__(self, text: str, statements: list[ast.stmt], grid: Grid) -> None:
@@ -288,7 +288,7 @@ class EquationReader(Reader):
     def _elsewhere(self, node: Node, offset: Offset) -> Node:
         """Return the tree at another point, which lies at an offset."""
         if node.op != "name":
-            return node.over(tuple(self._elsewhere(arg, offset) for arg in node.args))
+            return node.changed(lambda arg: self._elsewhere(arg, offset))
         name = str(node.value)
         if name in self.accesses and name not in self._places:
             array, own = self.accesses[name]

@@ -7,9 +7,9 @@ import functools
 import itertools
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
@@ -18,7 +18,8 @@ from tikgen.expression.equation_reader import EquationReader
 from tikgen.expression.grid import Grid
 from tikgen.expression.literals import copied
 from tikgen.expression.next_values import check_next_values
-from tikgen.expression.operators import AXES, INDICES
+from tikgen.expression.operators import AXES, INDICES, KNOWN
+from tikgen.expression.own_functions import inlined
 from tikgen.expression.reader import TOO_DEEP, clipped, statements_of
 from tikgen.expression.reductions import TERMS, reduction_of
 from tikgen.expression.regions import conditions
@@ -155,11 +156,13 @@ class Equations(Text):
     dzz dxy dxz dyz lap``, upwind ones such as ``dx(u, along=c)``, ``div`` of a field for each axis
     and ``curl`` of two; the averages ``avgx avgy avgz`` on staggered grids; the indices ``i j k``
     and the coordinates ``x y z``. Vectors have components such as ``v.x`` and ``f.3``, blocks such
-    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``. Blocks such as ``where x < 1:``,
+    as ``each q in 9:`` and sums such as ``sum(f.q for q in 9)``; ``grad``, ``dot``,
+    ``cross`` and ``norm`` take whole ones. Blocks such as ``where x < 1:``,
     ``elsewhere x < 2:`` and ``elsewhere:`` hold the equations of regions. A derivative of a
-    temporary or of an expression is that of what it stands for. ``err = sum(e)``, ``max(e)`` and
-    ``min(e)`` are reductions over all points that are computed. Equations that differ in white
-    space and comments only are equal.
+    temporary or of an expression is that of what it stands for. ``f(a, b) = a*b`` defines a
+    function, which is written out where it is called. ``err = sum(e)``, ``max(e)`` and ``min(e)``
+    are reductions over all points that are computed. Equations that differ in white space and
+    comments only are equal.
     """
 
     __slots__ = ("_lines", "_statements")
@@ -177,7 +180,8 @@ class Equations(Text):
         except ExpressionError as error:
             problem, line, quoted = shown(error.problem).partition("\n")
             is_block = "each " in (quoted or shown(str(known))) or _FOR.search(str(source))
-            hint = "; a block is written 'each q in 9:'" if is_block else ""
+            is_told = not is_block or "a block begins" in problem
+            hint = "" if is_told else "; a block is written 'each q in 9:'"
             if _BEHIND.search(str(source)):
                 hint = "; a block such as 'each q in 9:' or 'where x < 1:' begins a line of its own"
             if "''" in source:
@@ -264,14 +268,19 @@ class Equations(Text):
     def _read(self, grid: Grid) -> tuple[Update, tuple[str, ...]]:
         """Return what the equations become without a mask, and what stores terms of sums."""
         numbers = (*grid.numbers, *INDICES[: grid.dim], *AXES[: grid.dim])
+        taken = (*grid.numbers, *grid.arrays, *grid.at, *grid.vectors, *grid.lists, *grid.where)
+        own, named = self._inlined(taken, conditions(grid.where))
         expansion = Expansion(
-            *(self._lines, self._statements, grid.dim, grid.vectors, grid.lists, numbers),
-            *(conditions(grid.where), grid.outputs or ()),
+            *(self._lines, own, grid.dim, grid.vectors, grid.lists, numbers),
+            *(named, grid.outputs or ()),
         )
-        check_next_values(self._lines, self._statements)
+        check_next_values(self._lines, own)
         statements = expansion.expanded()
         check_next_values(self._lines, statements)  # Conditions may read such a name.
-        reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
+        try:
+            reader = EquationReader(self._lines, statements, _located(grid, expansion.origins))
+        except RecursionError:
+            raise ExpressionError(clipped(self.source), TOO_DEEP) from None
         for target in replaced(statements):
             raise refusal(self._lines, target, f"{shown_name(target.id)!r} {PROBLEM}")
         known = {*reader.used, *grid.scalars, *map(stored_name, reader.kinds)}
@@ -303,9 +312,19 @@ class Equations(Text):
         terms = (name for name, operation in reader.reductions.items() if operation == TERMS)
         return update, tuple(terms)
 
+    def _inlined(
+        self, taken: Iterable[str] = (), named: Mapping[str, ast.expr] | None = None
+    ) -> tuple[list[ast.stmt], dict[str, ast.expr]]:
+        """Return statements, and conditions by name, in which functions are written out."""
+
+        def refuse(tree: ast.AST, problem: str) -> NoReturn:
+            raise refusal(self._lines, tree, problem)
+
+        return inlined(self._statements, KNOWN, refuse, taken, named)
+
     def with_terms(self) -> Equations:
         """Return equations that store the terms of each sum over points, and add nothing up."""
-        statements = [copied(statement) for statement in self._statements]
+        statements = [copied(statement) for statement in self._inlined()[0]]
         for statement in statements:
             if isinstance(statement, ast.Assign) and reduction_of(statement.value) == "sum":
                 assert isinstance(statement.value, ast.Call)

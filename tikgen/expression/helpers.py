@@ -8,10 +8,15 @@ import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
-from tikgen.expression import polynomials
+from tikgen.expression import logarithms, polynomials
 from tikgen.expression.tree import SHIFTS, Node
 
-_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of", **polynomials.OWN}
+_OWN = {"round": "round_half_even", "sign": "sign_of", "atan2": "angle_of"}
+_OWN |= polynomials.OWN | logarithms.OWN
+# What functions call, in the order in which it is defined.
+_CALLED = {name: (called,) for name, called in polynomials.CALLED.items()} | logarithms.CALLED
+_CALLED |= dict.fromkeys(("floor_divide", "remainder"), ("truncated_remainder",))
+_FIRST = ("truncated_remainder", "half_exp_of", "log_series_of", "split_of", "log1p_of")
 # Operations that some dtypes compute in a function.
 _HELPED = frozenset({"//", "%", "**", "pow", "abs", *SHIFTS, *_OWN})
 
@@ -59,13 +64,11 @@ def helper_functions(nodes: Iterable[Node], dtype: DType) -> str:
     helped = (node for node in nodes if not _HELPED.isdisjoint(node.kinds))
     needed = {helper_of(part, dtype) for node in helped for part in node.nodes} - {""}
     needed |= {"widened"} if is_widened else set()
-    if dtype.is_float and needed & {"floor_divide", "remainder"}:
-        needed.add("truncated_remainder")
-    needed |= {polynomials.CALLED[name] for name in needed & polynomials.CALLED.keys()}
+    if dtype.is_float:
+        needed = needed.union(*(_CALLED.get(name, ()) for name in needed))
     replaced = _float_words(dtype) if dtype.is_float else _integer_words(dtype)
     # Functions that others call come first.
-    called = {"truncated_remainder", *polynomials.CALLED.values()}
-    order = sorted(needed, key=lambda name: (name not in called, name))
+    order = [name for name in _FIRST if name in needed] + sorted(needed.difference(_FIRST))
     return "\n\n\n".join(
         re.sub(r"\b[A-Z_]+\b", lambda word: replaced.get(word[0], word[0]), _text(name, dtype))
         for name in order
@@ -126,6 +129,7 @@ def _float_words(dtype: DType) -> dict[str, str]:
         "ONE": dtype.literal(1),
         "TWO": dtype.literal(2),
         **polynomials.words(dtype),
+        **logarithms.words(dtype),
     }
 
 
@@ -218,7 +222,8 @@ def whole_power(base, exponent: ti.template()):
     return ti.cast(result, DTYPE)
 ''',
 }
-_FLOAT = polynomials.TEXTS | {
+_OWN_TEXTS = polynomials.TEXTS | logarithms.TEXTS
+_FLOAT = _OWN_TEXTS | {
     # Fast math may take the last comparisons for true, and NaN gives 0. Taichi folds x == x always.
     "sign_of": '''
 @ti.func

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import ast
 import operator
-from typing import TypeVar
+from typing import Any, TypeVar
+
+from tikgen.expression.chains import chain_of
 
 T = TypeVar("T", bound=ast.AST)
 _WHOLE = {
@@ -24,11 +26,24 @@ def copied(tree: T) -> T:
     """
     if isinstance(tree, ast.operator | ast.unaryop | ast.cmpop | ast.boolop | ast.expr_context):
         return tree
+    if not isinstance(tree, ast.BinOp):
+        return _copied(tree)
+    chain = chain_of(tree)
+    found: Any = copied(chain[-1].left)
+    for part in reversed(chain):
+        found = _copied(part, found)
+    return found  # type: ignore[no-any-return]
+
+
+def _copied(tree: T, left: ast.expr | None = None) -> T:
+    """Return a copy, with another first operand if one is given."""
     found = tree.__class__.__new__(tree.__class__)
     kept = vars(found)
     for name, value in vars(tree).items():
         if name in tree._fields:
-            if isinstance(value, ast.AST):
+            if name == "left" and left is not None:
+                value = left
+            elif isinstance(value, ast.AST):
                 value = copied(value)
             elif isinstance(value, list):
                 value = [copied(each) if isinstance(each, ast.AST) else each for each in value]

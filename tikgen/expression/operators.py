@@ -12,7 +12,7 @@ from tikgen.expression.tree import FUNCTIONS, Node
 INDICES = "ijk"
 AXES = "xyz"
 FIRST = ("dx", "dy", "dz")
-DERIVATIVES = (*FIRST, "dxx", "dyy", "dzz", "dxy", "dxz", "dyz")
+DERIVATIVES = (*FIRST, "dxx", "dyy", "dzz", "dxy", "dxz", "dyz", "dyx", "dzx", "dzy")
 AVERAGES = ("avgx", "avgy", "avgz")
 OPERATORS = (*DERIVATIVES, "lap", "div", "curl", *AVERAGES)
 
@@ -25,8 +25,9 @@ Shift = Callable[[Node, int, int], Node]
 
 
 def axes_of(operator: str) -> tuple[int, ...]:
-    """Return the axes in the name of a derivative or an average."""
-    return tuple(AXES.index(letter) for letter in operator.removeprefix("avg").removeprefix("d"))
+    """Return the axes in the name of a derivative or an average, sorted: ``dyx`` is ``dxy``."""
+    letters = operator.removeprefix("avg").removeprefix("d")
+    return tuple(sorted(map(AXES.index, letters)))
 
 
 def without_neighbours(name: str, is_given: bool) -> str:
@@ -133,4 +134,5 @@ def _chain(parts: Iterable[tuple[bool, Node]]) -> Node:
     return found
 
 
-KNOWN = (*FUNCTIONS, *OPERATORS)
+# Those of whole vectors are written out before a text is read; a sum has a line of its own.
+KNOWN = (*FUNCTIONS, *OPERATORS, "grad", "dot", "cross", "norm", "sum")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import keyword
 import re
 from collections.abc import Iterable
 from typing import NoReturn
@@ -13,7 +12,10 @@ from typing import NoReturn
 import numpy as np
 
 from tikgen.errors import ExpressionError, near
+from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
+from tikgen.expression.hints import hint_for, instead_of
+from tikgen.expression.own_functions import inlined, parsed_definitions
 from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
 from tikgen.expression.vector_math import NAMES
@@ -21,7 +23,9 @@ from tikgen.units import counted
 
 MOST_CHARACTERS = 2000
 DEEPEST = 100
-TOO_DEEP = "cannot be read: it is nested too deeply"
+TOO_DEEP = "cannot be read: it is nested too deeply; give parts of it names of their own"
+LONGEST_LINE = 120  # Of a line that is quoted.
+LONGEST_CHAIN = 200  # Operations of a sum or product in one line of code; Taichi takes 300.
 MOST_NODES = 1000  # A chained comparison repeats its operands, so length alone is no limit.
 
 _BINARY: dict[type[ast.operator], str] = {
@@ -50,15 +54,6 @@ _COMPARE: dict[type[ast.cmpop], str] = {
 # Names that generated code uses.
 _RESERVED = HELPERS | NAMES | {"ti", "np", "dtype", "range"}
 _LINES = "; a line break ends a statement unless an operator or a parenthesis is open"
-# Keywords of Python that stand where a name may: some begin what no text has, and others do not
-# stand before an operator.
-_USABLE = frozenset({"and", "or", "not", "if", "else", "elif", "True", "False", "None"})
-_BETWEEN = ("in", "is", "for", "with", "while")
-_KEYWORD = re.compile(
-    rf"\b(?:({'|'.join(sorted({*keyword.kwlist} - {*_BETWEEN} - _USABLE))})\b"
-    rf"|({'|'.join(_BETWEEN)})\b *(?=[-+*/%=)<>]|$))",
-    re.MULTILINE,
-)
 # An operator that ends a line, and all up to the next line that is neither empty nor a comment.
 _UNFINISHED = re.compile(
     r"([-+*/%<>=&|^]|\b(?:and|or|not)\b)((?:[ \t]*(?:#[^\n]*)?\n)+)(?=[^\n]*\S)"
@@ -77,6 +72,7 @@ def parse_expression(text: object) -> Node:
 def parse_assignments(text: object) -> list[tuple[str, Node]]:
     """Return (name, tree) for each assignment in a text; raise ExpressionError."""
     text, statements = statements_of(text)
+    statements = written_out(text, statements)
     reader = Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         node = reader.number(statements[0].value)
@@ -84,6 +80,16 @@ def parse_assignments(text: object) -> list[tuple[str, Node]]:
     for target in replaced(statements):
         raise ExpressionError(clipped(text), f"{target.id!r} {PROBLEM}")
     return [reader.assignment(statement) for statement in statements]
+
+
+def written_out(text: str, statements: list[ast.stmt]) -> list[ast.stmt]:
+    """Return statements in which functions of the text are written out."""
+
+    def refuse(tree: ast.AST, problem: str) -> NoReturn:
+        place = quoted(text, getattr(tree, "lineno", 1), getattr(tree, "col_offset", 0))
+        raise ExpressionError(clipped(text), problem + place)
+
+    return inlined(statements, Reader.functions, refuse)[0]
 
 
 def free_output(node: Node) -> str:
@@ -110,14 +116,15 @@ def statements_of(
         raise ExpressionError(shown, f"has {len(text)} characters; at most {most} are allowed")
     text = text.replace("\r\n", "\n")
     if odd := re.search(rf"[^\n -~{also}]", text):
-        raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed")
+        hint = instead_of(odd[0])
+        raise ExpressionError(shown, f"has the character {odd[0]!r}, which is not allowed{hint}")
     text = inspect.cleandoc(text).strip()
     if "#" in text and "#" not in also:
         raise ExpressionError(shown, "has a comment, which is not allowed")
     try:
         statements = ast.parse(_joined(text)).body
     except SyntaxError as error:
-        hint = _symbol_hint(text)
+        hint = hint_for(text, error.msg, error.lineno)
         problem = error.msg.partition(". Maybe you meant")[0]  # Python's hint is for programs.
         if error.lineno and "\n" in text:
             hint += quoted(text, error.lineno, (error.offset or 1) - 1)
@@ -131,23 +138,21 @@ def statements_of(
 
 def _joined(text: str) -> str:
     """Return the text for Python, where a line that ends with an operator goes on in the next."""
-    return _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
-
-
-def _symbol_hint(text: str) -> str:
-    """Return what to write instead of C's operators and of Python's keywords in the text."""
-    instead = {"&&": "'and'", "||": "'or'", "!": "'not'", "?": "'a if c else b'"}
-    plain = text.replace("!=", "")
-    found = [f"write {word} for {symbol!r}" for symbol, word in instead.items() if symbol in plain]
-    if (used := _KEYWORD.search(text)) and not found:
-        found.append(f"{(used[1] or used[2])!r} is a keyword of Python; choose another name")
-    return f"; {', '.join(found)}" if found else ""
+    text = _UNFINISHED.sub(lambda found: found[1] + "\\\n" * found[2].count("\n"), text)
+    return parsed_definitions(text)
 
 
 def quoted(text: str, number: int, column: int) -> str:
-    """Return a line of the text, counted from 1, with a caret under a column, counted from 0."""
+    """Return a line of the text, counted from 1, with a caret under a column, counted from 0.
+
+    Of a long line it is the part around the column.
+    """
     line = text.splitlines()[number - 1]
-    return f"\n    {line}\n    {' ' * column}^"
+    start = max(0, min(column - LONGEST_LINE // 2, len(line) - LONGEST_LINE))
+    end = start + LONGEST_LINE
+    before, after = "..." * (start > 0), "..." * (end < len(line))
+    column += len(before) - start
+    return f"\n    {before}{line[start:end]}{after}\n    {' ' * column}^"
 
 
 def clipped(text: str) -> str:
@@ -160,6 +165,7 @@ class Reader:
     """Converts Python's syntax tree to :class:`Node`, and refuses what is not allowed."""
 
     most_nodes = MOST_NODES
+    longest_chain = LONGEST_CHAIN
     functions = tuple(FUNCTIONS)
 
     def __init__(self, text: str, statements: Iterable[ast.stmt] = ()) -> None:
@@ -231,8 +237,7 @@ class Reader:
                     self._refuse(f"{self._piece(tree)!r} is of a condition: write 'not'")
                 return Node("~", (node,))
             case ast.BinOp() if type(tree.op) in _BINARY:
-                left, right = self.number(tree.left, depth), self.number(tree.right, depth)
-                return Node(_BINARY[type(tree.op)], (left, right))
+                return self._operation(tree, depth)
             case ast.BoolOp():
                 op = "and" if isinstance(tree.op, ast.And) else "or"
                 levels = _levels(len(tree.values), depth)
@@ -246,6 +251,17 @@ class Reader:
             case ast.Call():
                 return self._call(tree, depth)
         raise self._error(f"{self._piece(tree)!r} is {_article(tree)}, which is not allowed")
+
+    def _operation(self, tree: ast.BinOp, depth: int) -> Node:
+        """Return an operation; a long sum or product from the left to the right."""
+        chain = chain_of(tree)
+        if len(chain) > self.longest_chain:
+            self._refuse(f"has a sum or product of more than {self.longest_chain} operations")
+        self._count += len(chain) - 1
+        found = self.number(chain[-1].left, depth)
+        for part in reversed(chain):
+            found = Node(_BINARY[type(part.op)], (found, self.number(part.right, depth)))
+        return found
 
     def _constant(self, value: object) -> Node:
         if isinstance(value, bool) or not isinstance(value, int | float):
@@ -290,7 +306,8 @@ class Reader:
             hint = near(name, self.functions)
             self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
-            self._refuse(f"{name}() takes no keyword arguments")
+            hint = "; a comparison is written '=='" if tree.keywords[0].arg else ""
+            self._refuse(f"{name}() takes no keyword arguments{hint}")
         fewest, most, _ = FUNCTIONS[name]
         if not fewest <= len(tree.args) <= most:
             least = "" if fewest == most else f"{fewest} to "
@@ -301,6 +318,8 @@ class Reader:
         if name in ("min", "max"):
             return _fold(name, map(self.number, tree.args, _levels(len(tree.args), depth)))
         args = tuple(self.number(arg, depth) for arg in tree.args)
+        if name == "clip":
+            return Node("min", (Node("max", args[:2]), args[2]))
         return Node("**" if name == "pow" else name, args)
 
     def _name(self, name: str) -> str:

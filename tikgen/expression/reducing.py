@@ -9,7 +9,14 @@ from typing import Any
 from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
-from tikgen.expression.reader import Reader, clipped, free_output, quoted, statements_of
+from tikgen.expression.reader import (
+    Reader,
+    clipped,
+    free_output,
+    quoted,
+    statements_of,
+    written_out,
+)
 from tikgen.expression.reductions import TERMS, misused, reduction_of, unusable
 from tikgen.expression.text import once_for_dtype
 from tikgen.expression.tree import Node
@@ -110,6 +117,7 @@ class _Reader(Reader):
 def _parsed(text: object) -> tuple[list[tuple[str, Node]], dict[str, str]]:
     """Return (name, tree) for each assignment in a text, and its reductions."""
     text, statements = statements_of(text)
+    statements = written_out(text, statements)
     reader = _Reader(text, statements)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         value = statements[0].value

@@ -36,7 +36,9 @@ COST = {
     "sinh": (4, 0),
     "tanh": (4, 2),
     "exp": (4, 0),
+    "expm1": (6, 0),
     "log": (4, 4),
+    **dict.fromkeys(("acosh", "asinh", "atanh", "hypot", "log10", "log1p", "log2"), (8, 0)),
 }
 # Vulkan computes these in f32 by polynomials with errors of up to 4e-4.
 COST_F32 = {"asin": (4, 5000), "acos": (4, 5000), "atan2": (4, 64)}
@@ -55,6 +57,13 @@ _MONOTONE = {
     "tanh": np.tanh,
     "exp": np.exp,
     "log": np.log,
+    "acosh": np.arccosh,
+    "asinh": np.arcsinh,
+    "atanh": np.arctanh,
+    "expm1": np.expm1,
+    "log10": np.log10,
+    "log1p": np.log1p,
+    "log2": np.log2,
 }
 _STEPS = {"floor": np.floor, "ceil": np.ceil, "round": np.rint, "sign": np.sign}
 
@@ -136,7 +145,14 @@ class _Analysis:
             return self._values[str(node.value)]
         if op in LITERALS:
             return self._literal(literal_value(node))
-        args = [self.of(arg) for arg in node.args]
+        *outer, inner = node.chain
+        found = self._over(inner, [self.of(arg) for arg in inner.args])
+        for each in reversed(outer):
+            found = self._over(each, [found, self.of(each.args[1])])
+        return found
+
+    def _over(self, node: Node, args: list[Bounded]) -> Bounded:
+        op = node.op
         if op in COMPARISONS:
             return _compare(op, *args)
         if op in ("and", "or", "not", "cast", "isnan"):
@@ -167,6 +183,7 @@ class _Analysis:
             "tan": self._tan,
             "cosh": self._cosh,
             "atan2": self._atan2,
+            "hypot": self._hypot,
         }
         return methods[op](*args)
 
@@ -298,6 +315,9 @@ class _Analysis:
         turned = np.where((radius > 0) & ~at_cut, total / radius, 2 * np.pi)
         passed_on = np.where(total == 0, 0, turned)
         return self._round("atan2", np.arctan2(y.value, x.value), passed_on)
+
+    def _hypot(self, x: Bounded, y: Bounded) -> Bounded:
+        return self._round("hypot", np.hypot(x.value, y.value), x.error + y.error)
 
     def _logic(self, op: str, args: list[Bounded]) -> Bounded:
         a = args[0]

@@ -3,15 +3,21 @@
 LLVM finds equal terms by itself, but Taichi compiles each of them, which can double the time of the
 first launch. No compiler replaces quotients by one reciprocal, which takes a third off the time of
 equations that divide by one number several times.
+
+Taichi's compiler is recursive. A sum or product that is too long for it is continued in
+temporaries, from the left to the right as it is written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tikgen.expression.tree import Node
+from tikgen.expression.tree import CHAINED, Node
 
 LEAST_OPERATIONS = 4  # A smaller term costs less than a name for it.
+# Longer sums and products have temporaries after so many operations. An f16, which a temporary
+# rounds, has never had more than 48 of them in one term.
+LONGEST, PART = 48, 32
 
 Assigned = Sequence[tuple[str, Node]]
 _Key = tuple[str, object, tuple[int, ...]]
@@ -44,12 +50,22 @@ class _Sharing:
         self._taken = taken.union((name for name, _ in assigned), *map(self._names, roots))
         self._known: dict[int, Node] = {}
         self._reciprocals: dict[int, Node] = {}
+        # What was known before a statement, if more holds within the statement alone.
+        self._before: dict[int, Node] | None = None
         self.statements: list[tuple[str, Node]] = []
         for (name, _), root in zip(assigned, roots, strict=True):
+            self._before = None
             self.statements.append((name, self._rebuilt(root)))
+            self._known = self._known if self._before is None else self._before
 
     def _numbered(self, node: Node) -> int:
-        args = tuple(map(self._numbered, node.args))
+        *outer, inner = node.chain
+        number = self._number(inner, tuple(map(self._numbered, inner.args)))
+        for each in reversed(outer):
+            number = self._number(each, (number, self._numbered(each.args[1])))
+        return number
+
+    def _number(self, node: Node, args: tuple[int, ...]) -> int:
         number = self._keys.setdefault((node.op, node.value, args), len(self._nodes))
         if number == len(self._nodes):
             self._nodes.append(node)
@@ -80,6 +96,20 @@ class _Sharing:
 
     def _rebuilt(self, number: int) -> Node:
         """Return the tree over temporaries, after the statements that assign those."""
+        chain = [number]
+        while self._nodes[number].op in CHAINED and number not in self._known:
+            number = self._args[number][0]
+            chain.append(number)
+        if len(chain) > LONGEST:
+            if self._before is None and self._names(chain[0]) & self._changing:
+                self._before = dict(self._known)
+            for place, each in enumerate(reversed(chain[1:])):
+                found = self._built(each)
+                if place % PART == 0 and found.args:
+                    self._known[each] = self._temporary("part", found)
+        return self._built(chain[0])
+
+    def _built(self, number: int) -> Node:
         if number in self._known:
             return self._known[number]
         node, args = self._nodes[number], self._args[number]

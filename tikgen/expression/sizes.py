@@ -6,6 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
+from tikgen.expression.chains import chain_of
+
 
 class Sizes:
     """Counts components, and refuses arithmetic that vectors do not have.
@@ -36,14 +38,20 @@ class Sizes:
             case ast.UnaryOp():
                 return self.of(tree.operand)
             case ast.BinOp():
-                return self._of_operation(tree)
+                chain = chain_of(tree)
+                size = self.of(chain[-1].left)
+                for part in reversed(chain):
+                    size = self._of_operation(part, size, self.of(part.right))
+                return size
             case ast.IfExp():
                 return self.same(tree, [tree.body, tree.orelse])
             case ast.Call(func=ast.Name(id="grad")):
                 return self._dim
             case ast.Call(func=ast.Name(id="curl")):
                 return 3 if self._dim == 3 else 0
-            case ast.Call(func=ast.Name(id=name)) if name not in ("div", "dot"):
+            case ast.Call(func=ast.Name(id="cross")):
+                return 3 if self.same(tree, tree.args) == 3 else 0
+            case ast.Call(func=ast.Name(id=name)) if name not in ("div", "dot", "norm"):
                 return self.same(tree, tree.args[name == "where" :])
         return 0
 
@@ -54,8 +62,7 @@ class Sizes:
             self._refuse(tree, "takes vectors of one size, or numbers alone")
         return sizes.pop() if sizes else 0
 
-    def _of_operation(self, tree: ast.BinOp) -> int:
-        left, right = self.of(tree.left), self.of(tree.right)
+    def _of_operation(self, tree: ast.BinOp, left: int, right: int) -> int:
         match tree.op:
             case ast.Add() | ast.Sub() if left != right:
                 self._refuse(tree, "adds a number to a vector, or vectors of different sizes")

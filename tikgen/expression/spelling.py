@@ -11,7 +11,10 @@ import ast
 import re
 
 from tikgen.errors import ExpressionError
-from tikgen.expression.reader import quoted
+from tikgen.expression.chains import text_of
+from tikgen.expression.hints import instead_of
+from tikgen.expression.own_functions import shown_definitions
+from tikgen.expression.reader import clipped, quoted
 
 PRIME = "\u02b9"  # Stands for ' in names, since Python takes it for a letter.
 DOT = "\u00b7"  # Stands for the dot between a vector and its component, for the same reason.
@@ -20,6 +23,11 @@ _NEXT = re.compile(r"(?<=[A-Za-z0-9_])'")
 _NUMBERED = re.compile(rf"(?<!\w)([A-Za-z_]\w*{PRIME}?)\.(?=\d)")
 _EACH = re.compile(r"^( *)each(?= +\w+ +in\b)", re.MULTILINE)
 _REGION = re.compile(r"^( *)(where|elsewhere|if|elif|else|while)\b *(:?)", re.MULTILINE)
+_INSTEAD = {
+    "else": ", for which 'elsewhere:' stands",
+    "elif": ", for which 'elsewhere x < 2:' stands",
+    "if": ", for which 'where x < 1:' stands",
+}
 _PADDED = re.compile(r"^( *)(?:(if   )|elif     |else     )", re.MULTILINE)
 _UNPARSED = re.compile(r"^( *)(?:(if)|elif|else)(?=[ :])", re.MULTILINE)
 _IN_WORDS = re.compile(r"(?<=')(?:(if)|elif|else)(?=' statement)")
@@ -30,8 +38,10 @@ _FOREIGN = re.compile(rf"[{PRIME}{DOT}]|^ *with\b", re.MULTILINE)
 def parsed_form(text: str) -> str:
     """Return the text of a user as Python parses it; raise ExpressionError."""
     if foreign := _FOREIGN.search(text):
+        word = foreign[0].strip()
+        hint = instead_of(word) if len(word) == 1 else ""
         raise ExpressionError(
-            " ".join(text.split())[:80], f"has {foreign[0].strip()!r}, which is not allowed"
+            " ".join(text.split())[:80], f"has {word!r}, which is not allowed{hint}"
         )
     text = _NUMBERED.sub(rf"\1{DOT}", _NEXT.sub(PRIME, text))
     text = _EACH.sub(r"\1with", "\n" * _is_block(text) + text)
@@ -48,8 +58,8 @@ def _region_parsed(line: str) -> str:
     if found[2] not in ("where", "elsewhere"):
         raise ExpressionError(
             shown(line.strip()),
-            f"begins with {found[2]!r}; blocks for regions are written 'where x < 1:', "
-            "'elsewhere x < 2:' and 'elsewhere:'",
+            f"begins with {found[2]!r}{_INSTEAD.get(found[2], '')}; blocks for regions are written "
+            "'where x < 1:', 'elsewhere x < 2:' and 'elsewhere:'",
         )
     word = "if" if found[2] == "where" else "else" if found[3] else "elif"
     return found[1] + word.ljust(len(found[2])) + line[found.end(2) :]
@@ -85,7 +95,7 @@ def shown(text: str) -> str:
 
 def unparsed(statement: ast.stmt) -> str:
     """Return the text of a statement as a user may write it."""
-    text = ast.unparse(statement)
+    text = shown_definitions(text_of(statement))
     if isinstance(statement, ast.If | ast.With):
         text = _UNPARSED.sub(lambda found: found[1] + _word(found[2]), text)
     return shown(text)
@@ -112,4 +122,5 @@ def refusal(text: str, tree: ast.AST, problem: str) -> ExpressionError:
     number = getattr(tree, "lineno", 1)
     line = text.splitlines()[number - 1]
     column = len(line.encode()[: getattr(tree, "col_offset", 0)].decode())
-    return ExpressionError(shown(line.strip()), shown(problem + quoted(text, number, column)))
+    quote = quoted(text, number, column)
+    return ExpressionError(clipped(shown(line)), shown(problem + quote))

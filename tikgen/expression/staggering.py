@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable
 from typing import NoReturn
 
+from tikgen.expression.chains import chain_of
 from tikgen.expression.operators import AVERAGES, AXES, DERIVATIVES, axes_of
 
 # The axes on which a value lies half a cell before the centre of its cell; None for a number, which
@@ -53,6 +54,12 @@ def place_of(
                 return of_name(part.id)
             case ast.Subscript():
                 return of(part.value)
+            case ast.BinOp():
+                chain = chain_of(part)
+                found = of(chain[-1].left)
+                for each in reversed(chain):
+                    found = _common(each, [found, of(each.right)])
+                return found
             case ast.Call(func=ast.Name(id=name)) if name in (*DERIVATIVES, *AVERAGES):
                 return _moved(name, of(part.args[0])) if part.args else None
             case ast.Call(func=ast.Name(id="div")):

@@ -10,9 +10,11 @@ from functools import reduce
 from typing import Any
 
 import sympy
+from sympy.codegen import cfunctions
 from sympy.core.function import AppliedUndef
 
 from tikgen.errors import ExpressionError
+from tikgen.expression.chains import text_of
 from tikgen.expression.operators import AXES
 from tikgen.expression.spelling import PRIME, shown
 from tikgen.expression.sympy_fields import Accesses, refuse
@@ -24,9 +26,12 @@ from tikgen.expression.tree import BEYOND_INTEGERS, LARGEST_EXPONENT
 _FUNCTIONS = {
     sympy.Abs: "abs",
     sympy.acos: "acos",
+    sympy.acosh: "acosh",
     sympy.asin: "asin",
+    sympy.asinh: "asinh",
     sympy.atan: "atan",
     sympy.atan2: "atan2",
+    sympy.atanh: "atanh",
     sympy.ceiling: "ceil",
     sympy.cos: "cos",
     sympy.cosh: "cosh",
@@ -40,6 +45,11 @@ _FUNCTIONS = {
     sympy.sinh: "sinh",
     sympy.tan: "tan",
     sympy.tanh: "tanh",
+    cfunctions.expm1: "expm1",
+    cfunctions.hypot: "hypot",
+    cfunctions.log10: "log10",
+    cfunctions.log1p: "log1p",
+    cfunctions.log2: "log2",
 }
 _COMPARISONS: dict[Any, type[ast.cmpop]] = {
     sympy.Lt: ast.Lt,
@@ -130,7 +140,7 @@ class _Writer:
             self.assigned.add(target.id)
         else:
             refuse(left, "cannot be assigned; the left side is a field or a symbol")
-        return f"{ast.unparse(target)} = {ast.unparse(self.number(right))}"
+        return f"{ast.unparse(target)} = {text_of(self.number(right))}"
 
     def number(self, term: Any) -> ast.expr:
         """Return the tree of a term."""

@@ -20,6 +20,7 @@ BEYOND_INTEGERS = 2**64
 
 CONSTANTS = {"pi": float(np.pi), "e": float(np.e)}
 LITERALS = frozenset({"number", "constant"})
+CHAINED = frozenset("+-*/")  # Long ones are walked without recursion.
 COMPARISONS: dict[str, Callable[[Any, Any], Any]] = {
     "<": np.less,
     "<=": np.less_equal,
@@ -46,16 +47,25 @@ _KEEP_INFINITY = frozenset({*COMPARISONS, "where", "min", "max", "isnan"})
 FUNCTIONS: dict[str, tuple[int, int, bool]] = {
     "abs": (1, 1, False),
     "acos": (1, 1, True),
+    "acosh": (1, 1, True),
     "asin": (1, 1, True),
+    "asinh": (1, 1, True),
     "atan": (1, 1, True),
     "atan2": (2, 2, True),
+    "atanh": (1, 1, True),
     "ceil": (1, 1, True),
+    "clip": (3, 3, False),
     "cos": (1, 1, True),
     "cosh": (1, 1, True),
     "exp": (1, 1, True),
+    "expm1": (1, 1, True),
     "floor": (1, 1, True),
+    "hypot": (2, 2, True),
     "isnan": (1, 1, True),
     "log": (1, 1, True),
+    "log10": (1, 1, True),
+    "log1p": (1, 1, True),
+    "log2": (1, 1, True),
     "max": (2, 16, False),
     "min": (2, 16, False),
     "pow": (2, 2, False),
@@ -103,7 +113,26 @@ class Node:
         """Return the tree with names replaced by trees."""
         if self.op == "name":
             return values.get(str(self.value), self)
-        return self.over(tuple(arg.with_names(values) for arg in self.args))
+        return self.changed(lambda arg: arg.with_names(values))
+
+    @property
+    def chain(self) -> list[Node]:
+        """Return the operation, and those that its first operand consists of, as in ``a + b - c``.
+
+        The outermost one is the first.
+        """
+        found = [self]
+        while found[-1].op in CHAINED and found[-1].args[0].op in CHAINED:
+            found.append(found[-1].args[0])
+        return found
+
+    def changed(self, change: Callable[[Node], Node]) -> Node:
+        """Return the operation on changed operands; those of a long sum or product in turn."""
+        *outer, inner = self.chain
+        found = inner.over(tuple(map(change, inner.args)))
+        for node in reversed(outer):
+            found = node.over((found, change(node.args[1])))
+        return found
 
     @functools.cached_property
     def nodes(self) -> tuple[Node, ...]:
@@ -119,7 +148,11 @@ class Node:
     @property
     def depth(self) -> int:
         """Return how many levels the tree has."""
-        return 1 + max((arg.depth for arg in self.args), default=0)
+        *outer, inner = self.chain
+        found = 1 + max((arg.depth for arg in inner.args), default=0)
+        for node in reversed(outer):
+            found = 1 + max(found, node.args[1].depth)
+        return found
 
     @functools.cached_property
     def numbers(self) -> tuple[Node, ...]:

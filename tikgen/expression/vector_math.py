@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterable
 
 from tikgen.dtypes import DType
-from tikgen.expression import polynomials, vector_math_f32, vector_math_f64
+from tikgen.expression import logarithms, polynomials, vector_math_f32, vector_math_f64
 from tikgen.expression.helpers import definition
 from tikgen.expression.tree import Node
 
@@ -30,7 +30,8 @@ NAMES = frozenset(
 
 def vectorised(functions: frozenset[str], dtype: DType) -> frozenset[str]:
     """Return those of some functions that LLVM makes vectors of in a dtype."""
-    return functions & {*_OF.get(dtype.computed, ()), *polynomials.OWN}
+    own = (*polynomials.OWN, *logarithms.OWN)
+    return functions & {*_OF.get(dtype.computed, ()), *own}
 
 
 def in_vectors(code: str, dtype: DType) -> str:

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NoReturn
 
 from tikgen.errors import near
+from tikgen.expression.chains import chain_of
 from tikgen.expression.components import LETTERS, component_name, components
 from tikgen.expression.literals import (
     copied,
@@ -17,7 +18,9 @@ from tikgen.expression.literals import (
     simplified,
     whole_value,
 )
-from tikgen.expression.operators import AXES
+from tikgen.expression.operators import AXES, KNOWN
+from tikgen.expression.reader import TOO_DEEP
+from tikgen.expression.reductions import TERMS
 from tikgen.expression.regions import Regions, branches_of
 from tikgen.expression.sizes import Sizes
 from tikgen.expression.spelling import DOT, PRIME, refusal, shown_name
@@ -78,8 +81,7 @@ class Expansion(ast.NodeTransformer):
         try:
             return self._regions.finished(self.statements(self._statements))
         except RecursionError:
-            problem = "is nested too deeply"
-            raise refusal(self._text, self._statements[0], problem) from None
+            raise refusal(self._text, self._statements[0], TOO_DEEP) from None
 
     def statements(self, statements: Sequence[ast.stmt]) -> list[ast.stmt]:
         """Return what statements stand for."""
@@ -292,8 +294,12 @@ class Expansion(ast.NodeTransformer):
 
     def visit_BinOp(self, tree: ast.BinOp) -> ast.expr:
         """Leave out terms that a 0 in a list removes, and factors of 1."""
-        tree.left, tree.right = self.visit(tree.left), self.visit(tree.right)
-        return simplified(tree)
+        chain = chain_of(tree)
+        found: ast.expr = self.visit(chain[-1].left)
+        for part in reversed(chain):
+            part.left, part.right = found, self.visit(part.right)
+            found = simplified(part)
+        return found
 
     def visit_UnaryOp(self, tree: ast.UnaryOp) -> ast.expr:
         """Fold the sign of a number of a list."""
@@ -341,8 +347,10 @@ class Expansion(ast.NodeTransformer):
             size = self._sizes.of(tree.args[0])
             if size:
                 return self._of_vector(tree, name, size)
-        if name == "dot" and len(tree.args) == 2:
-            return self._product(tree)
+        if name and name not in (*KNOWN, TERMS):
+            return tree  # The reader refuses it, and names those that there are.
+        if name in ("dot", "cross", "norm"):
+            return self._of_vectors(tree, name)
         tree.args = [self.visit(arg) for arg in tree.args]
         for keyword in tree.keywords:
             keyword.value = self._of(keyword.value)
@@ -374,21 +382,34 @@ class Expansion(ast.NodeTransformer):
         right = self._called(tree, f"d{AXES[other]}", [parts[one]])
         return ast.copy_location(ast.BinOp(left, ast.Sub(), right), tree)
 
-    def _product(self, tree: ast.Call) -> ast.expr:
+    def _of_vectors(self, tree: ast.Call, name: str) -> ast.expr:
+        """Return a scalar product, a length, or a component of a vector product."""
+        count = 1 if name == "norm" else 2
         size = self._sizes.same(tree, tree.args)
-        if not size:
-            self._refuse(tree, "dot() takes two vectors")
-        pairs = ([self._of(arg, number) for arg in tree.args] for number in range(size))
-        terms = [
-            simplified(ast.copy_location(ast.BinOp(one, ast.Mult(), other), tree))
-            for one, other in pairs
-        ]
-        return functools.reduce(
-            lambda one, other: simplified(
-                ast.copy_location(ast.BinOp(one, ast.Add(), other), tree)
-            ),
-            terms,
-        )
+        if not size or len(tree.args) != count or tree.keywords:
+            hint = "; abs(u) is the magnitude of a number" if name == "norm" else ""
+            self._refuse(
+                tree, f"{name}() takes {'one vector' if count == 1 else 'two vectors'}{hint}"
+            )
+        one, other = tree.args[0], tree.args[-1]
+
+        def joined(left: ast.expr, op: ast.operator, right: ast.expr) -> ast.expr:
+            return simplified(ast.copy_location(ast.BinOp(left, op, right), tree))
+
+        def product(first: int, second: int) -> ast.expr:
+            return joined(self._of(one, first), ast.Mult(), self._of(other, second))
+
+        if name != "cross":
+            terms = [product(number, number) for number in range(size)]
+            total = functools.reduce(lambda left, right: joined(left, ast.Add(), right), terms)
+            return self._called(tree, "sqrt", [total]) if name == "norm" else total
+        if size > 3:
+            self._refuse(tree, f"cross() takes vectors of 2 or 3 components; got {size}")
+        if size == 3 and self._component is None:
+            self._refuse(tree, "cross() gives a vector here; assign it to one")
+        first, second = (0, 1) if size == 2 else ((self._component or 0) + n for n in (1, 2))
+        pair = first % size, second % size
+        return joined(product(*pair), ast.Sub(), product(*pair[::-1]))
 
     def _refuse(self, tree: ast.AST, problem: str) -> NoReturn:
         raise refusal(self._text, tree, problem)

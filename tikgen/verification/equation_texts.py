@@ -67,11 +67,11 @@ def programs() -> SearchStrategy[Tree]:
     )
 
     def grown(inner: SearchStrategy[Tree]) -> SearchStrategy[Tree]:
-        two = st.sampled_from(("+", "-", "*", "min", "max", *BITS))
+        two = st.sampled_from(("+", "-", "*", "min", "max", "hypot", *BITS))
         return st.one_of(
             st.tuples(two, inner, inner),
             st.tuples(st.just("where"), inner, inner, inner),
-            st.tuples(st.sampled_from(("sqrt", "square")), inner),
+            st.tuples(st.sampled_from(("sqrt", "square", "asinh", "clip")), inner),
             st.tuples(st.just("lap"), field, field),
         )
 
@@ -224,6 +224,12 @@ class _Writer:
                 return f"sqrt(abs({first}))" if self._is_float else f"abs({first} - 3)"
             case "square":
                 return f"({first})**2"
+            case "asinh":
+                return f"asinh({first})" if self._is_float else f"({first} + 1)"
+            case "clip":
+                return f"clip({first}, -1, 2)"
+            case "hypot":
+                return f"{'hypot' if self._is_float else 'max'}({first}, {rest[0]})"
             case "min" | "max":
                 return f"{operation}({first}, {rest[0]})"
         operation = BITS.get(operation, operation) if self._is_float else operation
