@@ -187,3 +187,12 @@ def test_the_next_value_that_is_no_state_says_why(
     for next_value in (np.zeros(3, np.uint8), np.zeros(3, bool)):
         with pytest.raises(ArgumentError, match=f"the next value of c is no u8: .*{reason}"):
             kernel.bind(**given | {"c_next": next_value})
+
+
+@pytest.mark.parametrize(("boundary", "stored"), [("clamp", "u8"), ("antisymmetric", "f32")])
+def test_a_part_has_the_types_of_the_whole(boundary: str, stored: str) -> None:
+    # Nothing lies outside of a part with ghost points on all sides, other than ghost points.
+    for part in (None, ((1, 1, 4, 20),), ((0, 1, 0, 20),)):
+        kernel = tikgen.update("c' = c[-1]", 1, boundary=boundary, types={"c": "u8"}, part=part)
+        types = {a.name: str(a.dtype) for a in kernel.signature.arguments}
+        assert types == {"c": "u8", "c_next": stored}
