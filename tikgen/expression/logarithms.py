@@ -211,7 +211,9 @@ def hypot_of(x, y):
     scale = ti.select(high < BITS_OF_SMALL, DTYPE(2.0**60), scale)
     large = ti.bit_cast(ti.select(is_finite, high, BITS_OF_ONE), DTYPE)
     small = ti.bit_cast(ti.select(is_finite, low, NO_BITS), DTYPE)
-    ratio = (small * scale) / ti.select(high == NO_BITS, ONE, large * scale)
+    whole = large * scale
+    # GPUs take the least numbers for 0, too.
+    ratio = (small * scale) / ti.select(whole == ZERO, ONE, whole)
     found = ti.bit_cast(large * ti.sqrt(ONE + ratio * ratio), SIGNED)
     is_infinite = (high == INFINITY) | (low == INFINITY)
     found = ti.select(is_finite, found, ti.select(is_infinite, INFINITY, NAN))

@@ -24,7 +24,7 @@ from tikgen.taichi.loop_spaces import Range, Space
 _OWN = "tikgen_inner"
 _WARP, _BLOCK = 32, 128
 # Turns of the inner loop that 32 threads share, and sums that keep a GPU busy with one each.
-_LONG, _MANY = 64, 1 << 18
+_LONG, _MANY = 128, 1 << 18
 _LOOP = """
 {extents}
 {own}_sums = {sums}
