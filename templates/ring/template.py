@@ -246,8 +246,6 @@ def names_problem(p: Any) -> None:
             raise Invalid("handler", f"uses {name!r}, which the kernel has for itself, or could")
     if not p.inputs:
         raise Invalid("inputs", "must name a column or more")
-    if len(set(p.state)) < len(p.state):
-        raise Invalid("state", "names something twice")
     if both := sorted(set(p.inputs) & set(p.state)):
         raise Invalid("state", f"names {', '.join(both)}, which messages bring")
     known = (*p.inputs, *p.state)

@@ -258,7 +258,7 @@ def test_vulkan_is_refused_and_told_what_to_use(ti_arch: str) -> None:
         ({"inputs": {"x": "f32", "a": "f32", "f32": "f32"}}, "names 'f32'"),
         ({"inputs": {}, "handler": "y = 1"}, "must name a column or more"),
         ({"state": ("x",)}, "names x, which messages bring"),
-        ({"state": ("total", "total")}, "names something twice"),
+        ({"state": ("total", "total")}, "names total twice"),
         ({"inputs": {"x": "i32", "a": "f32"}}, "cannot hold every i32, as the column x is"),
         ({"inputs": {"x": "i64", "a": "f32"}, "dtype": "f64"}, "cannot hold every i64"),
         ({"outputs": {"y": "i64"}}, "rounded to 32 bits at most"),
