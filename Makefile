@@ -13,6 +13,8 @@ PYTHONS = $(foreach version,3.10 3.11 3.12 3.13,$(firstword $(foreach python,\
 
 VENV := .venv
 IN_VENV := $(VENV)/bin/python
+# Python compiles what it imports; to compile all of it takes a third of the installation.
+INSTALL := $(IN_VENV) -m pip install --quiet --disable-pip-version-check --no-compile
 PYTEST := $(IN_VENV) -m pytest
 # One test process a core; whoever has finished takes tests from the others.
 POOL := -n logical --maxprocesses 8 --dist worksteal --durations 10
@@ -112,7 +114,7 @@ clean: ## Delete .venv and everything that tools left behind
 $(VENV)/installed: pyproject.toml
 	@$(if $(PYTHON),,echo "tikgen needs Python 3.10 to 3.13 with venv (on Debian: python3-venv); name one with make PYTHON=..."; exit 1)
 	$(PYTHON) -m venv $(VENV)
-	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(INSTALL) --editable ".[dev]"
 	@touch $@
 
 $(VENV)/libraries: $(VENV)/installed .ci/install-libraries
@@ -120,9 +122,9 @@ $(VENV)/libraries: $(VENV)/installed .ci/install-libraries
 	@touch $@
 
 $(VENV)/benchmarks: $(VENV)/libraries
-	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[bench]"
+	$(INSTALL) --editable ".[bench]"
 	@touch $@
 
 $(VENV)/docs: $(VENV)/installed
-	$(IN_VENV) -m pip install --quiet --disable-pip-version-check --editable ".[docs]"
+	$(INSTALL) --editable ".[docs]"
 	@touch $@

@@ -35,6 +35,7 @@ def test_kernel(ti_arch): pass
 """
 
 
+@pytest.mark.slow
 def test_a_quick_run_leaves_out_kernels_and_processes(tmp_path: Path) -> None:
     tests = tmp_path / "tests"
     tests.mkdir()

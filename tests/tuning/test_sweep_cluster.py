@@ -43,6 +43,7 @@ def _kept_processes() -> int:
     return len(cluster._processes)
 
 
+@pytest.mark.slow
 def test_a_worker_that_is_killed_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

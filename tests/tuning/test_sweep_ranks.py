@@ -112,6 +112,7 @@ def test_a_step_is_verified_and_timed_on_ranks_and_a_sweep_goes_on(
     assert again.rows == found.rows
 
 
+@pytest.mark.slow
 def test_matched_layers_are_measured_on_ranks(mark: str) -> None:
     ranks.mpiexec()
     sides = {"x": absorbing(4, kind="cpml"), "y": "zero"}
@@ -135,6 +136,7 @@ def test_what_fails_on_one_rank_is_the_outcome_of_the_kernel(double: Template, m
     assert plain["kind"] == "timed"
 
 
+@pytest.mark.slow
 def test_ranks_that_hang_are_ended(double: Template, mark: str) -> None:
     ranks.mpiexec()
     (row,) = sweep(double, shape=100, ranks=2, way="hanging", timeout=2, rounds=2).rows
@@ -142,6 +144,7 @@ def test_ranks_that_hang_are_ended(double: Template, mark: str) -> None:
     wait_until_gone(mark)
 
 
+@pytest.mark.slow
 def test_a_worker_of_a_cluster_starts_ranks(double: Template, mark: str) -> None:
     pytest.importorskip("distributed")
     ranks.mpiexec()

@@ -193,6 +193,7 @@ def test_a_fault_in_large_arrays_is_found(limit: int, ti_arch: str, tmp_path: Pa
     assert limit < found.failure.case.sizes["n0"] < 1.2 * limit
 
 
+@pytest.mark.slow
 @pytest.mark.once
 def test_the_square_of_a_large_array_is_not_taken(ti_arch: str, tmp_path: Path) -> None:
     square = "x + (x.astype('f8')[:, None] - x).sum(1) * 0"
