@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ import taichi as ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rewriting
 import tikgen
 from conftest import ARCH
 from tikgen.taichi import inner_sums
@@ -112,14 +112,8 @@ def test_sums_are_those_of_numpy(
 
 
 def rewritten(loop: str, **more: Any) -> str:
-    axes = {"a": 2, "x": 1, "y": 1, "b": 2}
-    arguments = [
-        SimpleNamespace(name=name, annotation=ti.types.ndarray(ti.f32, count))
-        for name, count in axes.items()
-    ]
-    tree = ast.parse(f"def work(a, x, y, b):\n{textwrap.indent(loop, '    ')}")
-    inner_sums.rewrite(tree, SimpleNamespace(arguments=arguments), {"ti": ti, **more})
-    return textwrap.dedent("\n".join(ast.unparse(tree).splitlines()[1:]))
+    arrays = {name: (ti.f32, axes) for name, axes in (("a", 2), ("x", 1), ("y", 1), ("b", 2))}
+    return rewriting.rewritten(inner_sums.rewrite, arrays, loop, more)
 
 
 @ti.func

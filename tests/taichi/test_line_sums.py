@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import taichi as ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rewriting
 import tikgen
 from conftest import ARCH
 from some_cases import examples
@@ -49,22 +49,11 @@ BODIES = (
 
 def rewritten(loop: str) -> str:
     """Return what is made of a loop, with the names that a text has."""
-    axes = {"x": 3, "y": 2, "z": 1}
-    arguments = [
-        SimpleNamespace(name=name, annotation=ti.types.ndarray(ti.i32, count))
-        for name, count in axes.items()
-    ]
-    code = textwrap.indent(f"most = x.shape[2] - 1\n{loop}", "    ")
-    tree = ast.parse(f"def add(x, y, z, least):\n{code}")
-    names: dict[str, Any] = {"ti": ti}
-    line_sums.rewrite(tree, SimpleNamespace(arguments=arguments), names)
-    function = tree.body[0]
-    assert isinstance(function, ast.FunctionDef)
-    made = "\n".join(ast.unparse(one) for one in function.body[1:])
-    for name, value in names.items():
-        if name.startswith("tikgen_line_dtype"):
-            made = made.replace(name, f"ti.{value.to_string()}")
-    return made.replace("tikgen_ti.", "ti.")
+    names: dict[str, Any] = {}
+    arrays = {name: (ti.i32, axes) for name, axes in (("x", 3), ("y", 2), ("z", 1))}
+    code = f"most = x.shape[2] - 1\n{loop}"
+    made = rewriting.rewritten(line_sums.rewrite, arrays, code, names)
+    return rewriting.as_text(made, names).partition("\n")[2]
 
 
 def results(code: str, dtype: str, shape: tuple[int, int, int], seed: int) -> list[Any]:
@@ -83,7 +72,8 @@ def results(code: str, dtype: str, shape: tuple[int, int, int], seed: int) -> li
 def test_sums_are_those_of_one_turn_after_the_other(data: st.DataObject) -> None:
     loop, body = data.draw(st.sampled_from(list(LOOPS))), data.draw(st.sampled_from(BODIES))
     code = f"{loop}\n{textwrap.indent(body, '    ')}"
-    columns = st.one_of(st.integers(1, 70), st.integers(1, 3000))
+    # On Vulkan a loop without threads ends after 65,536 turns.
+    columns = st.one_of(st.integers(1, 70), st.integers(1, 800))
     shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9), columns))
     seed, dtype = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.sampled_from(("i32", "f32")))
     expected = results(f"ti.loop_config(serialize=True)\n{code}", dtype, shape, seed)
@@ -112,6 +102,8 @@ def test_sums_of_long_rows_are_those_of_numpy() -> None:
     "loop",
     [
         "for i, j, k in x:\n    y[j, k] += x[i, j, k]",
+        # Which Taichi refuses.
+        "for i, j, k in x:\n    if k > 2:\n        break\n    y[i, j] += x[i, j, k]",
         "for i, j, k in x:\n    y[0, 0] += x[i, j, k]",
         "for i, j, k in x:\n    y[i, j] += x[i, j, k] + y[i, 0]",
         "for i, j, k in x:\n    y[i, j] += x[i, j, k]\n    y[j, i] += 1",

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import textwrap
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +10,7 @@ import taichi as ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rewriting
 import tikgen
 from conftest import ARCH
 from some_cases import examples
@@ -95,11 +93,7 @@ def test_a_sum_of_many_singles_loses_little(ti_arch: str, rng: np.random.Generat
 
 def rewritten(code: str, dtype: Any = ti.f32) -> str:
     """Return the code of a kernel of the arrays x and y, rewritten."""
-    annotation = ti.types.ndarray(dtype=dtype, ndim=1)
-    arguments = [SimpleNamespace(name=name, annotation=annotation) for name in "xy"]
-    tree = ast.parse("def f(x, y):\n" + textwrap.indent(code, "    "))
-    loop_sums.rewrite(tree, SimpleNamespace(arguments=arguments), {"ti": ti})
-    return textwrap.dedent("\n".join(ast.unparse(tree).splitlines()[1:]))
+    return rewriting.rewritten(loop_sums.rewrite, dict.fromkeys("xy", (dtype, 1)), code)
 
 
 def test_a_loop_adds_to_a_variable() -> None:

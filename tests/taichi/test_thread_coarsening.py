@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import textwrap
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -13,6 +12,7 @@ import taichi as ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rewriting
 import tikgen
 from conftest import ARCH
 from some_cases import examples
@@ -67,19 +67,11 @@ def code_of(loop: str, body: str) -> str:
 
 def rewritten(loop: str, axes: int = 2, dtype: Any = ti.f32) -> str:
     """Return what is made of a loop, with the names that a text has."""
-    array = ti.types.ndarray(dtype, axes)
-    arguments = [SimpleNamespace(name=name, annotation=array) for name in "xyz"]
-    code = textwrap.indent(f"most = x.shape[0] - 1\n{loop}", "    ")
-    tree = ast.parse(f"def work(x, y, z, least):\n{code}")
-    names: dict[str, Any] = {"ti": ti}
-    thread_coarsening.rewrite(tree, SimpleNamespace(arguments=arguments), names)
-    function = tree.body[0]
-    assert isinstance(function, ast.FunctionDef)
-    made = "\n".join(ast.unparse(one) for one in function.body[1:])
-    for name, value in names.items():
-        if name.startswith("tikgen_each_dtype"):
-            made = made.replace(name, f"ti.{value.to_string()}")
-    return made.replace("tikgen_ti.", "ti.")
+    names: dict[str, Any] = {}
+    arrays = dict.fromkeys("xyz", (dtype, axes))
+    code = f"most = x.shape[0] - 1\n{loop}"
+    made = rewriting.rewritten(thread_coarsening.rewrite, arrays, code, names)
+    return rewriting.as_text(made, names).partition("\n")[2]
 
 
 def results(code: str, dtype: str, shape: tuple[int, ...], seed: int) -> list[Any]:

@@ -10,7 +10,6 @@ are found likewise.
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Mapping
 from typing import Any
 
@@ -32,7 +31,7 @@ for tikgen_block, tikgen_thread in tikgen_ti.ndrange(
     for tikgen_step in range(({{product}} - 1 - tikgen_first) // {_BLOCK * _BLOCKS} + 1):
         tikgen_turn = tikgen_step * {_BLOCK * _BLOCKS} + tikgen_first
         {{indices}}
-        {{body}}
+        _body()
     {{stores}}
     tikgen_ti.simt.block.sync()
     tikgen_half = {_BLOCK // 2}
@@ -45,7 +44,6 @@ for tikgen_block, tikgen_thread in tikgen_ti.ndrange(
     if tikgen_thread == 0:
         {{ends}}
 """
-_MARK = "tikgen_body()"
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
@@ -56,27 +54,21 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of dtypes and of Taichi are added.
     """
-    dtypes = dtypes_of(kernel)
-    function = tree.body[0] if tree.body else None
-    if not dtypes or not isinstance(function, ast.FunctionDef) or _is_special(function):
+    dtypes, axes = dtypes_of(kernel), trees.axes_of(kernel)
+    function = trees.function_of(tree)
+    if not dtypes or function is None or _is_special(function):
         return
-    axes = trees.axes_of(kernel)
-    body: list[ast.stmt] = []
-    for statement in function.body:
-        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-        sums = {} if isinstance(before, ast.Call) else changed_by(statement, dtypes, names)
-        space = None
-        if sums and isinstance(statement, ast.For):
-            space = loop_spaces.space_of(statement, axes, names)
-        if space is None:
-            body.append(statement)
-            continue
-        assert isinstance(statement, ast.For)
-        names |= {f"{_OWN}dtype_{one.array}": dtypes[one.array] for one in sums}
-        body += _by_blocks(statement, space, sums)
-    function.body = body
+
+    def change(loop: ast.For, number: int) -> list[ast.stmt] | None:
+        sums = changed_by(loop, dtypes, names)
+        space = loop_spaces.space_of(loop, axes, names) if sums else None
+        if space is None or trees.leaves(loop.body):
+            return None
+        names.update({f"{_OWN}dtype_{one.array}": dtypes[one.array] for one in sums})
+        return _by_blocks(loop, space, sums)
+
+    trees.replace_loops(function, change)
     names["tikgen_ti"] = ti
-    ast.fix_missing_locations(tree)
 
 
 def _is_special(function: ast.FunctionDef) -> bool:
@@ -92,19 +84,7 @@ def _by_blocks(
     loop: ast.For, space: loop_spaces.Space, sums: Mapping[Element, list[Change]]
 ) -> list[ast.stmt]:
     """Return what takes the place of a loop."""
-    extents, indices, left = [], [], "tikgen_turn"
     ranges = space.ranges
-    for axis, (_, start, stop) in enumerate(ranges):
-        extents.append(f"tikgen_extent{axis} = tikgen_ti.max({stop} - ({start}), 0)")
-    for axis in range(len(ranges) - 1, 0, -1):
-        name, start, _ = ranges[axis]
-        indices.append(f"{name} = {start} + {left} % tikgen_extent{axis}")
-        indices.append(f"tikgen_turn{axis} = {left} // tikgen_extent{axis}")
-        left = f"tikgen_turn{axis}"
-    indices.append(f"{ranges[0].name} = {ranges[0].start} + {left}")
-    if space.vector:
-        vector = ", ".join(one.name for one in ranges)
-        indices.append(f"{space.vector} = tikgen_ti.Vector([{vector}])")
     starts, stores, halves, ends = [], [], [], []
     for number, (element, changes) in enumerate(sums.items()):
         variable, shared = f"tikgen_sum{number}", f"tikgen_shared{number}"
@@ -128,22 +108,14 @@ def _by_blocks(
     counts = [f"tikgen_ti.max({stop} - ({start}), 0)" for _, start, stop in ranges]
     code = _LOOP.format(
         count=" * ".join(counts),
-        product=" * ".join(f"tikgen_extent{axis}" for axis in range(len(ranges))),
-        extents=_lines(extents, 1),
-        starts=_lines(starts, 1),
-        indices=_lines(indices, 2),
-        body=_MARK,
-        stores=_lines(stores, 1),
-        halves=_lines(halves, 3),
-        ends=_lines(ends, 2),
+        product=loop_spaces.product("tikgen", range(len(ranges))),
+        extents=trees.indented([loop_spaces.extents(ranges, "tikgen")], 1),
+        starts=trees.indented(starts, 1),
+        indices=trees.indented(loop_spaces.indices_at("tikgen_turn", space, "tikgen"), 2),
+        stores=trees.indented(stores, 1),
+        halves=trees.indented(halves, 3),
+        ends=trees.indented(ends, 2),
     )
     made = trees.statements(code, loop)
-    nodes = (node for statement in made for node in ast.walk(statement))
-    turns = next(n for n in nodes if isinstance(n, ast.For) and ast.unparse(n.body[-1]) == _MARK)
-    turns.body[-1:] = loop.body
+    trees.fill(made, {"_body": loop.body})
     return made
-
-
-def _lines(code: list[str], depth: int) -> str:
-    """Return lines of code, all but the first of which are indented."""
-    return textwrap.indent("\n".join(code), "    " * depth).lstrip()

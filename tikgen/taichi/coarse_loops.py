@@ -106,8 +106,8 @@ class _Coarse:
         return (_NEAR if is_near else _FAR).format(
             own=own,
             extents=loop_spaces.extents(ranges, own),
-            total=" * ".join(f"{own}_extent{axis}" for axis in range(len(ranges))),
-            inner=" * ".join(f"{own}_extent{axis}" for axis in range(1, len(ranges))),
+            total=loop_spaces.product(own, range(len(ranges))),
+            inner=loop_spaces.product(own, range(1, len(ranges))),
             indices="\n    ".join(indices),
             left=left,
             many=_MANY,
@@ -121,13 +121,9 @@ class _Coarse:
 
     def _found(self, at: str, is_near: bool) -> list[str]:
         """Return the code that finds the indices of an element."""
-        ranges = self._space.ranges
-        lines, left = ([], at) if is_near else loop_spaces.unravelled(at, ranges, self._own)
-        lines.append(f"{ranges[0].name} = {ranges[0].start} + {left}")
-        if self._space.vector:
-            indices = ", ".join(one.name for one in ranges)
-            lines.append(f"{self._space.vector} = tikgen_ti.Vector([{indices}])")
-        return lines
+        if is_near:
+            return self._space.first(at)
+        return loop_spaces.indices_at(at, self._space, self._own)
 
     def _halves(self, indices: Sequence[str], suffix: str) -> tuple[list[ast.stmt], list[ast.stmt]]:
         """Return what an element takes up to what it stores first, and from there on."""

@@ -11,7 +11,6 @@ are added in another order: that takes fast math.
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -60,23 +59,22 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of Taichi and of a function are added.
     """
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
+    function = trees.function_of(tree)
+    if function is None or _OWN in ast.dump(function):
         return
-    axes = trees.axes_of(kernel)
+    axes, outer = trees.axes_of(kernel), trees.outer_names(function)
     names |= {"tikgen_ti": ti, f"{_OWN}_joined": _joined}
-    outer = {one.arg for one in function.args.args} | trees.assigned_by(function.body)
-    body: list[ast.stmt] = []
-    for number, statement in enumerate(function.body):
-        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-        if isinstance(statement, ast.For) and not isinstance(before, ast.Call):
-            space = loop_spaces.space_of(statement, axes, names)
-            if space and not space.vector:
-                body += _Sums(statement, space, outer, axes, names).shared(f"{_OWN}{number}")
-                continue
-        body.append(statement)
-    function.body = body
-    ast.fix_missing_locations(tree)
+
+    def change(loop: ast.For, number: int) -> list[ast.stmt] | None:
+        space = loop_spaces.space_of(loop, axes, names)
+        if space is None or space.vector:
+            return None
+        try:
+            return _Sums(loop, space, outer, axes, names).shared(f"{_OWN}{number}")
+        except _Refused:
+            return None
+
+    trees.replace_loops(function, change)
 
 
 class _Refused(Exception):
@@ -106,17 +104,14 @@ class _Sums:
         self._axes, self._names = axes, names
 
     def shared(self, own: str) -> list[ast.stmt]:
-        """Return what takes the place of the loop, or the loop.
+        """Return what takes the place of the loop.
 
         Args:
             own: what names of the new code begin with.
-        """
-        try:
-            return self._shared(own)
-        except _Refused:
-            return [self._loop]
 
-    def _shared(self, own: str) -> list[ast.stmt]:
+        Raises:
+            _Refused: if the loop is of another form.
+        """
         body = self._loop.body
         places = [
             place
@@ -142,25 +137,26 @@ class _Sums:
         rename = trees.Renamed(sums, f"_{own}")
         turn = [rename.visit(one) for one in inner.body]
         ranges = self._space.ranges
-        indices, left = loop_spaces.unravelled(f"{own}_number", ranges, own)
-        indices.append(f"{ranges[0].name} = {ranges[0].start} + {left}")
         code = _LOOP.format(
             own=own,
             extents=loop_spaces.extents(ranges, own),
-            sums=" * ".join(f"{own}_extent{axis}" for axis in range(len(ranges))),
+            sums=loop_spaces.product(own, range(len(ranges))),
             start=across.start,
             stop=across.stop,
             inner=across.name,
             is_short=is_short,
             bits=_WARP.bit_length() - 1,
             block=_BLOCK,
-            indices=_lines(indices),
-            zeros=_lines([f"{one}_{own} = tikgen_ti.zero({one})" for one in sorted(sums)]),
-            joined=_lines(
+            indices=trees.indented(loop_spaces.indices_at(f"{own}_number", self._space, own), 1),
+            zeros=trees.indented(
+                [f"{one}_{own} = tikgen_ti.zero({one})" for one in sorted(sums)], 1
+            ),
+            joined=trees.indented(
                 [
                     f"{one} += {_OWN}_joined({one}_{own}, {own}_turn & {_BLOCK - 1}, {own}_bits)"
                     for one in sorted(sums)
-                ]
+                ],
+                1,
             ),
         )
         made = trees.statements(code, self._loop)
@@ -175,8 +171,7 @@ class _Sums:
         (across,) = space.ranges
         nodes = list(ast.walk(ast.parse(f"{across.start}, {across.stop}")))
         numbers = [int(ast.unparse(node)) for node in nodes if trees.is_number(node)]
-        is_known = not {n.id for n in nodes if isinstance(n, ast.Name)} - {"tikgen_ti"}
-        if is_known and max(numbers, default=0) < _LONG:
+        if loop_spaces.is_constant([across]) and max(numbers, default=0) < _LONG:
             raise _Refused
         for node in nodes:
             if isinstance(node, ast.Name) and node.id not in {*self._outer, "tikgen_ti"}:
@@ -304,7 +299,3 @@ def _matrix(value, thread, bits):  # type: ignore[no-untyped-def]
 
 # Taichi warns where kernels call functions of other modules than its own.
 _joined.__module__ = _dtype_of.__module__ = trees.OWN
-
-
-def _lines(code: list[str]) -> str:
-    return textwrap.indent("\n".join(code), "    ").lstrip()

@@ -9,7 +9,6 @@ thread. Minima and maxima are found likewise.
 from __future__ import annotations
 
 import ast
-import textwrap
 from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -73,24 +72,18 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of dtypes and of Taichi are added.
     """
-    dtypes = dtypes_of(kernel)
-    function = tree.body[0] if tree.body else None
-    if not dtypes or not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
+    dtypes, axes = dtypes_of(kernel), trees.axes_of(kernel)
+    function = trees.function_of(tree)
+    if not dtypes or function is None or _OWN in ast.dump(function):
         return
-    axes = trees.axes_of(kernel)
     names |= {"tikgen_ti": ti, **{f"{_OWN}_dtype_{name}": each for name, each in dtypes.items()}}
-    body: list[ast.stmt] = []
-    for number, statement in enumerate(function.body):
-        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-        if isinstance(statement, ast.For) and not isinstance(before, ast.Call):
-            space = loop_spaces.space_of(statement, axes, names)
-            sums = _sums(statement, space, dtypes, names) if space else []
-            if space and sums:
-                body += _by_rows(statement, space, sums, f"{_OWN}{number}")
-                continue
-        body.append(statement)
-    function.body = body
-    ast.fix_missing_locations(tree)
+
+    def change(loop: ast.For, number: int) -> list[ast.stmt] | None:
+        space = loop_spaces.space_of(loop, axes, names)
+        sums = _sums(loop, space, dtypes, names) if space else []
+        return _by_rows(loop, space, sums, f"{_OWN}{number}") if space and sums else None
+
+    trees.replace_loops(function, change)
 
 
 def _sums(
@@ -98,7 +91,7 @@ def _sums(
 ) -> list[_Sum]:
     """Return what a loop adds to elements for each row; nothing if it does more with them."""
     nodes = [node for statement in loop.body for node in ast.walk(statement)]
-    if len(space.ranges) < 2 or space.vector or any(isinstance(n, ast.Return) for n in nodes):
+    if len(space.ranges) < 2 or space.vector or trees.leaves(loop.body):
         return []
     sure = [one.value if isinstance(one, ast.Expr) else one for one in loop.body]
     is_sure = not any(isinstance(node, ast.Continue) for node in nodes)
@@ -154,14 +147,13 @@ def _by_rows(loop: ast.For, space: Space, sums: list[_Sum], own: str) -> list[as
             after.append(f"tikgen_ti.atomic_{one.operation}({one.element}, {variable})")
         for change, _ in one.changes:
             redirect(change, variable)
-    extents = [f"{own}_extent{axis}" for axis in range(len(space.ranges))]
-    indices, left = loop_spaces.unravelled(f"{own}_row", rows, own)
+    axes = range(len(space.ranges))
     code = _LOOP.format(
         own=own,
         extents=loop_spaces.extents(space.ranges, own),
-        columns=extents[-1],
-        rows=" * ".join(extents[:-1]),
-        total=" * ".join(extents),
+        columns=loop_spaces.product(own, axes[-1:]),
+        rows=loop_spaces.product(own, axes[:-1]),
+        total=loop_spaces.product(own, axes),
         warp=_WARP,
         bits=_WARP.bit_length() - 1,
         turns=_TURNS,
@@ -170,14 +162,10 @@ def _by_rows(loop: ast.For, space: Space, sums: list[_Sum], own: str) -> list[as
         block=_BLOCK,
         last=last.name,
         start=last.start,
-        indices=_lines([*indices, f"{rows[0].name} = {rows[0].start} + {left}"]),
-        before=_lines(before),
-        after=_lines(after),
+        indices=trees.indented(loop_spaces.indices_at(f"{own}_row", Space(rows, ""), own), 1),
+        before=trees.indented(before, 1),
+        after=trees.indented(after, 1),
     )
     made = trees.statements(code, loop)
     trees.fill(made, {"_turn": loop.body})
     return made
-
-
-def _lines(code: list[str]) -> str:
-    return textwrap.indent("\n".join(code), "    ").lstrip()

@@ -50,18 +50,11 @@ def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
         tree: the tree, which is changed.
         names: the names that Taichi finds in it; those of functions are added.
     """
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
+    function = trees.function_of(tree)
+    if function is None or _OWN in ast.dump(function):
         return
-    outer = {one.arg for one in function.args.args} | trees.assigned_by(function.body)
-    body: list[ast.stmt] = []
-    for statement in function.body:
-        # What is said of a loop, such as its threads, is said of the loop as it is written.
-        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-        is_told = isinstance(before, ast.Call)
-        body.append(statement if is_told else _as_a_whole(statement, outer, names))
-    function.body = body
-    ast.fix_missing_locations(tree)
+    outer = trees.outer_names(function)
+    trees.replace_loops(function, lambda loop, _: [_as_a_whole(loop, outer, names)])
     names |= {f"{_OWN}_range": ti.ndrange, f"{_OWN}_cast": ti.cast, f"{_OWN}_index": ti.i32}
 
 
@@ -106,8 +99,8 @@ class _Nest:
         self._shared = [one for node in nodes if (one := self._shared_element(node)) is not None]
         # For each array that is written, where its indices are those of the loops.
         self._written: dict[str, _Place] = {}
-        for statement in self._body:
-            self._check_leaves(statement, is_inner=False)
+        if trees.leaves(self._body):
+            raise _Refused
         for node in nodes:
             self._check(node)
         if not self._written and not self._shared:
@@ -144,14 +137,6 @@ class _Nest:
         # As Taichi takes the ends of a range.
         ends = [f"{_OWN}_cast({ast.unparse(end)}, {_OWN}_index)" for end in over.args]
         return ends[0] if len(ends) == 1 else f"({', '.join(ends)})"
-
-    def _check_leaves(self, node: ast.AST, is_inner: bool) -> None:
-        """Refuse what ends the nest early."""
-        if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not is_inner):
-            raise _Refused
-        is_inner = is_inner or isinstance(node, ast.For | ast.While)
-        for child in ast.iter_child_nodes(node):
-            self._check_leaves(child, is_inner)
 
     def _shared_element(self, node: ast.AST) -> ast.Subscript | None:
         """Return the element at constant indices that a statement adds to, or the like."""

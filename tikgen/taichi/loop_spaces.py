@@ -39,6 +39,29 @@ def unravelled(left: str, ranges: Sequence[Range], own: str) -> tuple[list[str],
     return lines, left
 
 
+def indices_at(turn: str, space: Space, own: str) -> list[str]:
+    """Return code that finds all indices of a loop from the number of a turn.
+
+    Args:
+        turn: the code of the number.
+        space: what the loop runs over.
+        own: what names begin with, as in :func:`unravelled`.
+    """
+    lines, left = unravelled(turn, space.ranges, own)
+    return [*lines, *space.first(left)]
+
+
+def product(own: str, axes: range) -> str:
+    """Return the code of the product of some extents."""
+    return " * ".join(f"{own}_extent{axis}" for axis in axes)
+
+
+def is_constant(ranges: Sequence[Range]) -> bool:
+    """Return whether all ends of ranges are numbers."""
+    ends = ast.parse(", ".join(f"{one.start}, {one.stop}" for one in ranges))
+    return not {n.id for n in ast.walk(ends) if isinstance(n, ast.Name)} - {"tikgen_ti"}
+
+
 def extents(ranges: Sequence[Range], own: str) -> str:
     """Return code that gives ``OWN_extent0`` and so on the extents of ranges."""
     return "\n".join(
@@ -57,6 +80,14 @@ class Space(NamedTuple):
 
     ranges: list[Range]
     vector: str
+
+    def first(self, at: str) -> list[str]:
+        """Return code that finds the first index, and the vector of all, from a number."""
+        lines = [f"{self.ranges[0].name} = {self.ranges[0].start} + {at}"]
+        if self.vector:
+            indices = ", ".join(one.name for one in self.ranges)
+            lines.append(f"{self.vector} = tikgen_ti.Vector([{indices}])")
+        return lines
 
 
 def space_of(loop: ast.For, axes: Mapping[str, int], names: Mapping[str, Any]) -> Space | None:

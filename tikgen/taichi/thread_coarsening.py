@@ -47,25 +47,20 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of dtypes and of Taichi are added.
     """
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
+    function = trees.function_of(tree)
+    if function is None or _OWN in ast.dump(function):
         return
-    axes, dtypes = trees.axes_of(kernel), dtypes_of(kernel)
+    axes, dtypes, outer = trees.axes_of(kernel), dtypes_of(kernel), trees.outer_names(function)
     names |= {"tikgen_ti": ti, **{f"{_OWN}_dtype_{name}": each for name, each in dtypes.items()}}
-    outer = {one.arg for one in function.args.args} | trees.assigned_by(function.body)
-    body: list[ast.stmt] = []
-    for number, statement in enumerate(function.body):
-        # What is said of a loop, such as its threads, is said of the loop as it is written.
-        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
-        if isinstance(statement, ast.For) and not isinstance(before, ast.Call):
-            space = loop_spaces.space_of(statement, axes, names)
-            if space and _is_short(statement, space, dtypes, names, outer):
-                statement.body = [_plain(one) for one in statement.body]
-                body += coarse_loops.coarsened(statement, space, f"{_OWN}{number}")
-                continue
-        body.append(statement)
-    function.body = body
-    ast.fix_missing_locations(tree)
+
+    def change(loop: ast.For, number: int) -> list[ast.stmt] | None:
+        space = loop_spaces.space_of(loop, axes, names)
+        if space is None or not _is_short(loop, space, dtypes, names, outer):
+            return None
+        loop.body = [_plain(one) for one in loop.body]
+        return coarse_loops.coarsened(loop, space, f"{_OWN}{number}")
+
+    trees.replace_loops(function, change)
 
 
 def _is_short(
@@ -76,9 +71,7 @@ def _is_short(
     outer: set[str],
 ) -> bool:
     """Return whether a loop computes numbers one after the other, and stores some."""
-    ends = ast.parse(", ".join(f"{one.start}, {one.stop}" for one in space.ranges))
-    known = {node.id for node in ast.walk(ends) if isinstance(node, ast.Name)}
-    if not known - {"tikgen_ti"}:  # Few elements.
+    if loop_spaces.is_constant(space.ranges):  # Few elements.
         return False
     is_single = all(dtype is ti.f32 for dtype in dtypes.values()) and impl.current_cfg().fast_math
     stores = loads = count = 0

@@ -7,7 +7,7 @@ import builtins
 import inspect
 import linecache
 import textwrap
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import taichi as ti
@@ -25,6 +25,36 @@ OWN = "taichi.tikgen"
 # Functions that only compute, and what names of others begin with.
 _BUILTINS = (abs, bool, float, int, max, min, pow, range, round)
 _IMPURE = ("atomic_", "random", "randn", "static_print", "append", "activate", "deactivate")
+
+
+def function_of(tree: ast.Module) -> ast.FunctionDef | None:
+    """Return the function that a tree is of, None if it is of something else."""
+    function = tree.body[0] if tree.body else None
+    return function if isinstance(function, ast.FunctionDef) else None
+
+
+def replace_loops(
+    function: ast.FunctionDef, change: Callable[[ast.For, int], Sequence[ast.stmt] | None]
+) -> None:
+    """Replace parallel loops in the tree of a kernel.
+
+    Loops of which ``ti.loop_config`` says something stay: it is said of them as they are written.
+
+    Args:
+        function: the tree, which is changed.
+        change: returns what takes the place of a loop, which is a statement of this number, or
+            None.
+    """
+    body: list[ast.stmt] = []
+    for number, statement in enumerate(function.body):
+        before = body[-1].value if body and isinstance(body[-1], ast.Expr) else None
+        is_told = isinstance(before, ast.Call)
+        changed = None
+        if isinstance(statement, ast.For) and not is_told:
+            changed = change(statement, number)
+        body += [statement] if changed is None else changed
+    function.body = body
+    ast.fix_missing_locations(function)
 
 
 def called(call: ast.Call, names: Mapping[str, Any]) -> Any:
@@ -90,11 +120,11 @@ def _only_computes(function: Any) -> bool:
     """Return whether a ``ti.func`` changes nothing but variables of its own."""
     if getattr(function, "_is_real_function", False):
         return False
-    tree = tree_of(function.__wrapped__)
-    if len(tree.body) != 1 or not isinstance(tree.body[0], ast.FunctionDef):
+    tree = function_of(tree_of(function.__wrapped__))
+    if tree is None:
         return False
     names = function.__wrapped__.__globals__
-    arguments, own = {one.arg for one in tree.body[0].args.args}, stored(tree.body[0].body)
+    arguments, own = {one.arg for one in tree.args.args}, stored(tree.body)
     if arguments & own:  # Which may be the caller's.
         return False
     for node in ast.walk(tree):
@@ -140,6 +170,23 @@ def stored(body: Sequence[ast.AST]) -> set[str]:
     }
 
 
+def outer_names(function: ast.FunctionDef) -> set[str]:
+    """Return the names of arguments and variables that live outside of the parallel loops."""
+    return {one.arg for one in function.args.args} | assigned_by(function.body)
+
+
+def leaves(body: Sequence[ast.AST]) -> bool:
+    """Return whether the statements of a loop may end it early."""
+
+    def ends(node: ast.AST, is_inner: bool) -> bool:
+        if isinstance(node, ast.Return) or (isinstance(node, ast.Break) and not is_inner):
+            return True
+        is_inner = is_inner or isinstance(node, ast.For | ast.While)
+        return any(ends(child, is_inner) for child in ast.iter_child_nodes(node))
+
+    return any(ends(statement, is_inner=False) for statement in body)
+
+
 def listed(node: ast.expr) -> list[ast.expr]:
     """Return the elements of a tuple, or a list of what is none: targets, and indices."""
     return node.elts if isinstance(node, ast.Tuple) else [node]
@@ -170,13 +217,18 @@ def expression(code: str, place: ast.AST) -> ast.expr:
     return made
 
 
+def indented(lines: Sequence[str], depth: int) -> str:
+    """Return lines of code, all but the first of which are indented."""
+    return textwrap.indent("\n".join(lines), "    " * depth).lstrip()
+
+
 def _put(made: ast.AST, place: ast.AST) -> None:
     for each in ast.walk(made):
         ast.copy_location(each, place)
 
 
 def fill(code: Sequence[ast.stmt], statements: Mapping[str, list[ast.stmt]]) -> None:
-    """Put statements in the place of calls such as ``_turn()``, within blocks of code.
+    """Replace calls such as ``_turn()`` within blocks of code by statements.
 
     Args:
         code: the code, which is changed.
