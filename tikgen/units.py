@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 
 def duration(seconds: float) -> str:
@@ -35,3 +35,9 @@ def are_missing(names: Sequence[str]) -> str:
     """Return in words that some arguments are missing."""
     begin = "arguments {} are" if len(names) > 1 else "argument {} is"
     return f"{begin.format(', '.join(names))} missing"
+
+
+def listing(choices: Iterable[str]) -> str:
+    """Return choices as words, such as ``f32 or f64``."""
+    *most, last = choices
+    return f"{', '.join(most)} or {last}" if most else last

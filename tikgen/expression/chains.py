@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Callable
 
 CHAINED = (ast.Add, ast.Sub, ast.Mult, ast.Div)
 _SUMS = (ast.Add, ast.Sub)
@@ -24,6 +25,15 @@ def chain_of(tree: ast.BinOp) -> list[ast.BinOp]:
             break
         found.append(tree)
     return found
+
+
+def replaced(tree: ast.BinOp, visit: Callable[[ast.expr], ast.expr]) -> ast.BinOp:
+    """Replace the operands of a sum or product, which may be of any length; return it."""
+    chain = chain_of(tree)
+    chain[-1].left = visit(chain[-1].left)
+    for part in chain:
+        part.right = visit(part.right)
+    return tree
 
 
 def text_of(tree: ast.AST) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NoReturn
 
 from tikgen.errors import near
-from tikgen.expression.chains import chain_of
+from tikgen.expression.chains import replaced
 from tikgen.expression.literals import copied, nodes_in
 from tikgen.units import counted
 
@@ -142,12 +142,8 @@ class _Functions(ast.NodeTransformer):
         return tree
 
     def visit_BinOp(self, tree: ast.BinOp) -> ast.expr:
-        """Replace the calls in a sum or product, which may be long."""
-        chain = chain_of(tree)
-        chain[-1].left = self.visit(chain[-1].left)
-        for part in chain:
-            part.right = self.visit(part.right)
-        return tree
+        """Replace the calls in a sum or product."""
+        return replaced(tree, self.visit)
 
     def visit_Call(self, tree: ast.Call) -> ast.expr:
         """Replace a call of a function of the text."""
@@ -191,7 +187,7 @@ class _Functions(ast.NodeTransformer):
 
 
 class _Substitution(ast.NodeTransformer):
-    """Puts the arguments of a call in the place of their names."""
+    """Replaces the names of arguments by what a call passes."""
 
     def __init__(self, name: str, values: Mapping[str, ast.expr], refuse: Refuse) -> None:
         self._name = name
@@ -199,12 +195,8 @@ class _Substitution(ast.NodeTransformer):
         self._refuse = refuse
 
     def visit_BinOp(self, tree: ast.BinOp) -> ast.expr:
-        """Replace the names in a sum or product, which may be long."""
-        chain = chain_of(tree)
-        chain[-1].left = self.visit(chain[-1].left)
-        for part in chain:
-            part.right = self.visit(part.right)
-        return tree
+        """Replace the names in a sum or product."""
+        return replaced(tree, self.visit)
 
     def visit_Name(self, tree: ast.Name) -> ast.expr:
         """Replace an argument; of its next value and its components the name."""

@@ -39,7 +39,8 @@ from tikgen.template.identifiers import Identifier as Identifier
 from tikgen.template.reserved import RESERVED
 from tikgen.template.rules import Condition, Rule, first_refusal, neutral_values, rules_of
 from tikgen.template.wording import Wording as Wording
-from tikgen.template.wording import choices_of, listing, takes, type_name, wording_of
+from tikgen.template.wording import choices_of, takes, type_name, wording_of
+from tikgen.units import listing
 
 _LONGEST = 200  # Letters of a value in a message.
 # Said of a value that is refused, and that nobody gave.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal, get_args, get_origin
 
 from tikgen.dtypes import DType
 from tikgen.errors import TemplateError
+from tikgen.units import listing
 
 if TYPE_CHECKING:
     from pydantic import BaseModel
@@ -282,5 +283,4 @@ def _shown(value: Any) -> str:
 
 
 def _any_of(values: Sequence[Any], shown: Callable[[Any], str] = _shown) -> str:
-    *most, last = map(shown, values) if values else ("nothing",)
-    return f"{', '.join(most)} or {last}" if most else last
+    return listing(map(shown, values) if values else ["nothing"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import types
 import typing
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -13,6 +13,7 @@ from pydantic.fields import FieldInfo
 from tikgen.dtypes import DType
 from tikgen.expression import Assignments, Equations, Expression, Reducing
 from tikgen.template.identifiers import FieldName, Identifier
+from tikgen.units import listing
 
 
 @dataclass(frozen=True)
@@ -89,9 +90,3 @@ def _names_in(annotation: Any) -> list[str]:
     """Return in words what one of several types takes."""
     is_literal = get_origin(annotation) is Literal
     return [*map(str, get_args(annotation))] if is_literal else [type_name(annotation)]
-
-
-def listing(choices: Iterable[str]) -> str:
-    """Return choices as words, such as ``f32 or f64``."""
-    *most, last = choices
-    return f"{', '.join(most)} or {last}" if most else last
