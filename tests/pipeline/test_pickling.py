@@ -39,6 +39,8 @@ def test_kernels_and_their_parts_are_refused_by_pickle(kind):
 def test_copies_of_kernels_work_as_those_of_functions(kind):
     kernel = KERNELS[kind]()
     assert copy.deepcopy({"kernel": kernel})["kernel"] is kernel
+    with pytest.raises(TypeError, match=r"it belongs .*, and cannot be pickled\. "):
+        pickle.dumps(kernel)
     for part in ("variant", "template", "source"):
         assert copy.deepcopy(getattr(kernel, part)) is getattr(kernel, part)
         assert vars(copy.copy(getattr(kernel, part))) == vars(getattr(kernel, part))

@@ -88,9 +88,10 @@ def test_sums_are_those_of_one_turn_after_the_other(data: st.DataObject) -> None
 
 @pytest.mark.skipif(ARCH == "cpu", reason="threads of a processor take whole rows")
 @pytest.mark.usefixtures("ti_arch")
-def test_sums_of_long_rows_are_those_of_numpy() -> None:
-    x = np.random.default_rng().integers(-9, 9, (2, 3, 100_003)).astype(np.int32)
-    y, z = np.zeros((2, 3), np.int32), np.zeros(2, np.int32)
+@pytest.mark.parametrize("shape", [(2, 3, 100_003), (32_771, 1, 41), (3, 12_345, 31)])
+def test_sums_of_long_and_many_rows_are_those_of_numpy(shape: tuple[int, ...]) -> None:
+    x = np.random.default_rng().integers(-9, 9, shape).astype(np.int32)
+    y, z = np.zeros(shape[:2], np.int32), np.zeros(shape[0], np.int32)
     loop = "for i, j, k in x:\n        y[i, j] += x[i, j, k]\n        z[i] += x[i, j, k]"
     tikgen.from_string(TEXT.format(dtype="i32", loop=loop))(x, y, z, 1)
     np.testing.assert_array_equal(y, x.sum(axis=2))

@@ -14,10 +14,11 @@ class Here:
     """
 
     __slots__ = ()
+    _refused = "pickled or deeply copied"
     _elsewhere = "Make it in the process that uses it."
 
     def __reduce_ex__(self, protocol: Any) -> NoReturn:
-        problem = "belongs to the process that made it, and cannot be pickled or deeply copied"
+        problem = f"belongs to the process that made it, and cannot be {self._refused}"
         raise TypeError(f"{type(self).__name__}: it {problem}. {self._elsewhere}")
 
     def __copy__(self: _T) -> _T:
@@ -30,6 +31,7 @@ class Constant(Here):
     """Is its own deep copy, like a function, and is made from parameters that can be pickled."""
 
     __slots__ = ()
+    _refused = "pickled"
     _elsewhere = "Hand over the template's name and kernel.params, and build it there."
 
     def __deepcopy__(self: _T, memo: dict[int, Any]) -> _T:
