@@ -93,9 +93,16 @@ def test_sums_of_long_and_many_rows_are_those_of_numpy(shape: tuple[int, ...]) -
     x = np.random.default_rng().integers(-9, 9, shape).astype(np.int32)
     y, z = np.zeros(shape[:2], np.int32), np.zeros(shape[0], np.int32)
     loop = "for i, j, k in x:\n        y[i, j] += x[i, j, k]\n        z[i] += x[i, j, k]"
-    tikgen.from_string(TEXT.format(dtype="i32", loop=loop))(x, y, z, 1)
+    kernel = tikgen.from_string(TEXT.format(dtype="i32", loop=loop))
+    kernel.with_engine("direct-cuda" if ARCH == "cuda" else "auto")(x, y, z, 1)
     np.testing.assert_array_equal(y, x.sum(axis=2))
     np.testing.assert_array_equal(z, x.sum(axis=(1, 2)))
+
+
+def test_how_often_the_loop_runs_is_computed_without_branches() -> None:
+    # Which direct-cuda refuses.
+    made = ast.parse(rewritten(f"{next(iter(LOOPS))}\n    {BODIES[0]}"))
+    assert {type(one) for one in made.body} == {ast.Assign, ast.Expr, ast.For}
 
 
 @pytest.mark.usefixtures("ti_arch")
