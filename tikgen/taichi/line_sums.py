@@ -3,8 +3,8 @@
 ``y[i] += a[i, j] * x[j]`` in a parallel loop over ``i`` and ``j`` is an atomic addition at each
 turn, of which a row's go to one element. Here the threads of a warp go along a row, each adds up
 what every 32nd turn adds, and adds its sum to the element. Rows of fewer than 32 elements have one
-thread; where there are many rows of fewer than 256, four threads share each, which have more turns
-and leave fewer atomic additions. Minima and maxima are found likewise.
+thread; where there are many rows of fewer than 1,024, four threads share each, which have more
+turns and leave fewer atomic additions. Minima and maxima are found likewise.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tikgen.taichi.loop_sums import Change, change_of, dtypes_of, redirect
 _OWN = "tikgen_line"
 _WARP, _BLOCK = 32, 128
 # Rows of fewer columns have four threads each where there are more rows.
-_SHORT, _MANY = 256, 1 << 15
+_SHORT, _MANY = 1024, 1 << 15
 # Turns of a thread: many of them in large arrays, so that few sums go to one element.
 _LEAST, _MOST, _TURNS = 16, 64, 1 << 21
 _LOOP = """
