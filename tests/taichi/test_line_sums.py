@@ -77,7 +77,10 @@ def test_sums_are_those_of_one_turn_after_the_other(data: st.DataObject) -> None
     shape = data.draw(st.tuples(st.integers(1, 9), st.integers(1, 9), columns))
     seed, dtype = data.draw(st.integers(0, 2**32 - 1)), data.draw(st.sampled_from(("i32", "f32")))
     expected = results(f"ti.loop_config(serialize=True)\n{code}", dtype, shape, seed)
-    changed = rewritten(code)
+    # Four threads share a row of these sizes where one row is many.
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(line_sums, "_MANY", data.draw(st.sampled_from((1, 1 << 15))))
+        changed = rewritten(code)
     if dtype == "f32":
         changed = changed.replace("ti.cast(0, ti.i32)", "ti.cast(0, ti.f32)")
     assert "_sum0" in changed

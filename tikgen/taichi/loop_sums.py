@@ -54,8 +54,8 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         names: the names that Taichi finds in it; those of dtypes and functions are added.
     """
     dtypes = dtypes_of(kernel)
-    function = tree.body[0] if tree.body else None
-    if not dtypes or not isinstance(function, ast.FunctionDef) or _OWN in ast.dump(function):
+    function = trees.function_of(tree)
+    if not dtypes or function is None or _OWN in ast.dump(function):
         return
     known = dict(names)
     names |= {f"{_OWN}_cast": ti.cast, f"{_OWN}_max": ti.atomic_max, f"{_OWN}_min": ti.atomic_min}

@@ -55,8 +55,8 @@ def is_by_rows(kernel: Any) -> bool:
 
 def rewrite(tree: ast.Module, kernel: Any) -> bool:
     """Change the loops over arrays in the tree of a kernel; return whether it has some."""
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef) or _is_special(function):
+    function = trees.function_of(tree)
+    if function is None or _is_special(function):
         return False
     loops = _Loops(function, kernel)
     changed = [loops.by_rows(statement) for statement in function.body]

@@ -33,8 +33,8 @@ def rewrite(tree: ast.Module) -> None:
     Args:
         tree: the tree, which is changed.
     """
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef):
+    function = trees.function_of(tree)
+    if function is None:
         return
     if any(isinstance(node, ast.Call) and _is_marked(node) for node in ast.walk(function)):
         split = _Split()

@@ -34,8 +34,8 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         kernel: the object behind a ``ti.kernel``.
         names: the names that Taichi finds in it; those of functions are added.
     """
-    function = tree.body[0] if tree.body else None
-    if not isinstance(function, ast.FunctionDef):
+    function = trees.function_of(tree)
+    if function is None:
         return
     _Wrapped(function, trees.axes_of(kernel), names).visit(function)
     ast.fix_missing_locations(tree)
