@@ -13,12 +13,11 @@ from tikgen.template.boundaries import (
     faces_in,
     rules_in,
     sides_of,
-    with_constants,
 )
 from tikgen.template.matched import matched_widths
 from tikgen.template.once import once
 
-from .reading import ghosts_of, rules_by_component, update_of
+from .reading import boundary_of, ghosts_of, update_of
 
 # How many points of both ends of a row have neighbours outside, from which on copies pay.
 FAR_ENDS = 4
@@ -26,13 +25,6 @@ FAR_ENDS = 4
 FAR_ENDS_AT_FACES = 6
 # The rule of a side beyond which nothing is read.
 INTERIOR = ("interior", 0)
-
-
-@once
-def boundary_of(p: Any) -> Any:
-    """Return the boundary, with numbers for constants, and rules for each component of a vector."""
-    numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
-    return with_constants(rules_by_component(p), numbers)
 
 
 @once

@@ -21,7 +21,6 @@ from tikgen.units import counted
 from .arguments import argument_names, identifiers
 from .boundaries import (
     boundary_names,
-    boundary_of,
     faces_of,
     fields_of,
     place_of,
@@ -29,7 +28,7 @@ from .boundaries import (
     rules_of,
 )
 from .matched import kept_arrays, profile_arrays
-from .reading import layered_of, rules_by_component, spacing_of, update_of
+from .reading import boundary_of, layered_of, rules_by_component, spacing_of, update_of
 from .states import holds
 from .stored import states_in, type_of
 

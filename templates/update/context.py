@@ -21,7 +21,6 @@ from .arguments import MOST_STRIPS, argument_names, arguments, identifiers, work
 from .boundaries import (
     FAR_ENDS,
     FAR_ENDS_AT_FACES,
-    boundary_of,
     end_size,
     faces_of,
     margins_of,
@@ -32,7 +31,7 @@ from .elements import Elements
 from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
 from .memory import Memory, times
-from .reading import layered_of, spacing_of, update_of
+from .reading import boundary_of, layered_of, spacing_of, update_of
 from .rows import near_edge, patches_of, runs_of
 from .statements import (
     cast_of,

@@ -5,7 +5,7 @@ from typing import Any
 
 from tikgen.expression import Update
 from tikgen.expression.components import by_component, part_of
-from tikgen.template.boundaries import is_by_field
+from tikgen.template.boundaries import is_by_field, sides_of, with_constants
 from tikgen.template.matched import matched_axes
 from tikgen.template.once import once
 
@@ -32,6 +32,7 @@ def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Updat
         where={name: condition.text for name, condition in (p.where or {}).items()},
         layers=_layers_of(p) if is_layered else None,
         arrays=(*(p.types or ()), *(p.boundary if is_by_field(p.boundary) else ())),
+        walls=_walls_of(p),
     )
 
 
@@ -44,6 +45,26 @@ def layered_of(p: Any) -> Update:
 def _layers_of(p: Any) -> Mapping[str, frozenset[int]]:
     """Return the axes with matched layers for each field; those of all fields for ""."""
     return matched_axes(rules_by_component(p), p.dim)
+
+
+@once
+def _walls_of(p: Any) -> Mapping[str, Mapping[int, float | str]]:
+    """Return what fields on lower walls are there, by axis, where a rule says it."""
+    found = {}
+    for name, place in by_component(p.at, p.vectors or {}).items():
+        boundary = boundary_of(p)
+        if is_by_field(boundary) and name not in boundary:
+            continue
+        pairs = sides_of(boundary, name, p.dim, place)
+        found[name] = {axis: low[1] for axis, (low, _) in enumerate(pairs) if low[0] == "opposite"}
+    return {name: walls for name, walls in found.items() if walls}
+
+
+@once
+def boundary_of(p: Any) -> Any:
+    """Return the boundary, with numbers for constants, and rules for each component of a vector."""
+    numbers = {n: v for n, v in (p.constants or {}).items() if not isinstance(v, tuple)}
+    return with_constants(rules_by_component(p), numbers)
 
 
 @once

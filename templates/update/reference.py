@@ -14,9 +14,9 @@ from tikgen.template.grid_use import WINDOW
 from tikgen.template.layers import layer_errors, layers_in, with_layers
 
 from .arguments import argument_names, written_arrays
-from .boundaries import boundary_of, faces_of, place_of, reach, rules_of
+from .boundaries import faces_of, place_of, reach, rules_of
 from .matched import in_whole, kept_arrays, kept_in_layers, shape_kept, values_in_layers
-from .reading import layered_of, origin_of, shape_of, spacing_of, update_of
+from .reading import boundary_of, layered_of, origin_of, shape_of, spacing_of, update_of
 
 
 def reference(p: Any, *arguments: Any) -> Any:
@@ -129,7 +129,9 @@ def known_values(p: Any, given: Mapping[str, Any]) -> tuple[dict[str, Any], dict
     numbers = {n: np.asarray(given[n], p.dtype.numpy).astype(wide) for n in p.scalars}
     numbers |= {n: numbers[n].reshape(()) for n in p.on_device}
     numbers |= {n: np.asarray(given[n]).astype(p.dtype.numpy).astype(wide) for n in faces_of(p)}
-    values: dict[str, Any] = {name: numbers[name] for name in update.scalars}
+    values: dict[str, Any] = dict(numbers)
+    if p.dim > 1:
+        values |= {n: np.expand_dims(numbers[n], axes) for n, axes in faces_of(p).items()}
     errors: dict[str, Any] = {}
     shape = shape_of(p, update, given)
     for letter, axis in update.indices.items():

@@ -22,7 +22,6 @@ from tikgen.template.totals import MOST_PARTS
 from .arguments import arguments
 from .boundaries import (
     FAR_ENDS,
-    boundary_of,
     end_size,
     fields_of,
     furthest,
@@ -30,7 +29,7 @@ from .boundaries import (
     reach,
     rules_in_use,
 )
-from .reading import layered_of, update_of
+from .reading import boundary_of, layered_of, update_of
 
 # Of equations that stand in four loops, as in the real function.
 MOST_IN_ROWS = 400

@@ -12,8 +12,8 @@ from tikgen.template.totals import totals_of
 
 from . import matched
 from .arguments import identifiers
-from .boundaries import boundary_of, place_of
-from .reading import layered_of, origin_of, update_of
+from .boundaries import faces_of, place_of
+from .reading import boundary_of, layered_of, origin_of, update_of
 from .stored import type_of
 
 WIDENED = '''\
@@ -50,6 +50,9 @@ def statements(
     totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
     folded = update.assignments.folded(p.dtype).assignments
     values = {name: scalar_code(p, name) for name in p.scalars}
+    for face, axes in faces_of(p).items():
+        place = [name for axis, name in enumerate(index) if axis not in axes]
+        values[face] = cast_of(type_of(p, face), p.dtype) % f"{face}[{', '.join(place) or 0}]"
     known = identifiers(p, update)
     for letter, axis in update.indices.items():
         is_long, place = p.dtype is DType.i64, on_whole(p, index)[axis]

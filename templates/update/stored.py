@@ -9,8 +9,8 @@ from tikgen.expression.spelling import shown
 from tikgen.template.boundaries import TO_WALL, between_walls, is_by_field, sides_of
 from tikgen.template.once import once
 
-from .boundaries import boundary_of, place_of
-from .reading import update_of
+from .boundaries import place_of
+from .reading import boundary_of, update_of
 from .states import States, holds, states_of
 
 

@@ -87,7 +87,8 @@ class FieldUpdate(Template):
     centres: the mirror image about them (`symmetric`), that with a slope (`("wall_flux", g)`),
     that with the opposite sign (`antisymmetric`), about a value on the wall
     (`("wall_value", g)`). With `wall`, what lies between walls is symmetric, and what lies on
-    walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. In a
+    walls, as `at` says, is antisymmetric; with `free_surface` it is the other way round. Where a
+    rule says the value on a lower wall, the next value of a field there is that value. In a
     corner the rule of the last axis is applied to what the rules of the others give.
 
     Waves fade away in a layer of some points inside of a side that is absorbing, as

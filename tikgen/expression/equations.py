@@ -38,7 +38,7 @@ from tikgen.expression.spelling import (
 from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.stretching import Memory, Profile
 from tikgen.expression.text import Text
-from tikgen.expression.tree import Node
+from tikgen.expression.tree import Node, number_node
 from tikgen.expression.vectors import Expansion
 
 if TYPE_CHECKING:
@@ -113,6 +113,26 @@ class Update:
         for array, offset in self.accesses.values():
             found.setdefault(array, []).append(offset)
         return {array: tuple(sorted(offsets)) for array, offsets in found.items()}
+
+    def held_on(self, walls: Mapping[str, Mapping[int, float | str]]) -> Update:
+        """Return equations in which the first points of axes have the values of a wall.
+
+        Args:
+            walls: the value, or the name of a scalar or of an array over the face, for each axis
+                on whose lower wall a field has values, by the field.
+        """
+        indices = dict(self.indices)
+        assigned = []
+        for name, expression in self.assignments.assignments:
+            tree = expression.node
+            for axis, value in walls.get(self.fields.get(name, ""), {}).items():
+                index = f"index\u00b7{axis}"
+                indices[index] = axis
+                is_off = Node(">", (Node("name", value=index), number_node(0)))
+                on = Node("name", value=value) if isinstance(value, str) else number_node(value)
+                tree = Node("where", (is_off, tree, on))
+            assigned.append((name, Expression(tree) if tree is not expression.node else expression))
+        return replace(self, assignments=Assignments(tuple(assigned)), indices=indices)
 
     def kept_where(self, mask: str, dim: int) -> Update:
         """Return equations that compute nothing new where the array ``mask`` is not 0.
@@ -224,6 +244,7 @@ class Equations(Text):
         where: Mapping[str, str] | None = None,
         layers: Mapping[str, frozenset[int]] | None = None,
         arrays: tuple[str, ...] = (),
+        walls: Mapping[str, Mapping[int, float | str]] | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -241,6 +262,7 @@ class Equations(Text):
             where: conditions by name.
             layers: axes with matched layers for each field; those of all fields for "".
             arrays: names of arrays, which may be those of indices and coordinates.
+            walls: the value of each field at the first point of axes, or the name of one.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -250,15 +272,12 @@ class Equations(Text):
         known = tuple(map(float, spacing or (1.0,) * dim))
         numbers = {n: v for n, v in (constants or {}).items() if not isinstance(v, tuple)}
         lists = {n: v for n, v in (constants or {}).items() if isinstance(v, tuple)}
-        return self._on(
-            Grid(
-                *(dim, order, known, scalars, numbers, places, outputs, mask),
-                *(vectors or {}, lists, where or {}, layers or {}, arrays),
-            )
+        grid = Grid(
+            *(dim, order, known, scalars, numbers, places, outputs, mask),
+            *(vectors or {}, lists, where or {}, layers or {}, arrays),
         )
-
-    def _on(self, grid: Grid) -> Update:
         update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
+        update = update.held_on(walls) if walls else update
         update = update if grid.mask is None else update.kept_where(grid.mask, grid.dim)
         if not terms:
             return update
