@@ -27,7 +27,7 @@ from .boundaries import (
     reach,
     rules_in_use,
 )
-from .elements import Elements
+from .elements import Elements, axes_off
 from .lanes import are_long, lanes_of, places_of, reaches_of_lanes
 from .matched import edge_code
 from .memory import Memory, times
@@ -179,6 +179,7 @@ def context(p: Any, s: Any, views: Views | None = None) -> Mapping[str, Any]:
                 statements(
                     *(p, read, target, index, None if is_run else extents, of or element, unless),
                     is_layered=is_layered,
+                    off=axes_off(read, margins),
                 )
             )
         ),

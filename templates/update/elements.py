@@ -15,6 +15,9 @@ from .memory import Memory, times
 from .rows import Patch
 
 Offset = tuple[int, ...]
+# What reads points that have their neighbours inside: along all axes, or along the last one.
+INSIDE = ("by_linear", "by_lane")
+INSIDE_ROW = ("by_row", "by_run", "by_face_run", "by_face_patch")
 
 
 class Elements:
@@ -224,3 +227,15 @@ class Elements:
 
     def at_buffer(self, array: str) -> str:
         return f"buffer_{self._identifiers[array]}[{self._lane}]"
+
+
+def axes_off(read: Read, margins: Sequence[tuple[int, int]]) -> tuple[int, ...]:
+    """Return the axes on which a point is not the first one.
+
+    Args:
+        read: what reads its neighbours.
+        margins: how many points at both ends of each axis have neighbours outside.
+    """
+    axes = range(len(margins))
+    known = axes if read.__name__ in INSIDE else axes[-1:] if read.__name__ in INSIDE_ROW else ()
+    return tuple(axis for axis in known if margins[axis][0])

@@ -50,13 +50,16 @@ def _layers_of(p: Any) -> Mapping[str, frozenset[int]]:
 @once
 def _walls_of(p: Any) -> Mapping[str, Mapping[int, float | str]]:
     """Return what fields on lower walls are there, by axis, where a rule says it."""
-    found = {}
+    boundary, found = boundary_of(p), {}
     for name, place in by_component(p.at, p.vectors or {}).items():
-        boundary = boundary_of(p)
         if is_by_field(boundary) and name not in boundary:
             continue
-        pairs = sides_of(boundary, name, p.dim, place)
-        found[name] = {axis: low[1] for axis, (low, _) in enumerate(pairs) if low[0] == "opposite"}
+        pairs = zip(sides_of(boundary, name, p.dim, place), origin_of(p), strict=True)
+        found[name] = {
+            axis: low[1]
+            for axis, ((low, _), first) in enumerate(pairs)
+            if low[0] == "opposite" and first <= 0
+        }
     return {name: walls for name, walls in found.items() if walls}
 
 

@@ -1,12 +1,13 @@
 """The equations as generated code."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 from tikgen import DType
-from tikgen.expression import Update
+from tikgen.expression import Expression, Update
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
+from tikgen.expression.walls import off_walls
 from tikgen.template.layers import Layer, faded_code, layers_in, near_code
 from tikgen.template.totals import totals_of
 
@@ -32,6 +33,7 @@ def statements(
     of: str = "",
     unless: str = "",
     is_layered: bool = False,
+    off: Collection[int] = (),
 ) -> str:
     """Return generated code that computes and stores all outputs at one point.
 
@@ -44,11 +46,16 @@ def statements(
         of: code for the element of a reduction's variable.
         unless: code that says whether reductions have seen the point before.
         is_layered: whether the point may lie in a matched layer.
+        off: axes of which the point is not the first.
     """
     update = layered_of(p) if is_layered else update_of(p)
     layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
-    folded = update.assignments.folded(p.dtype).assignments
+    folded = [
+        (name, expression if node is expression.node else Expression(node))
+        for name, expression in update.assignments.folded(p.dtype).assignments
+        for node in (off_walls(expression.node, off),)
+    ]
     values = {name: scalar_code(p, name) for name in p.scalars}
     for face, axes in faces_of(p).items():
         place = [name for axis, name in enumerate(index) if axis not in axes]

@@ -38,8 +38,9 @@ from tikgen.expression.spelling import (
 from tikgen.expression.staggering import CENTRE, place_on
 from tikgen.expression.stretching import Memory, Profile
 from tikgen.expression.text import Text
-from tikgen.expression.tree import Node, number_node
+from tikgen.expression.tree import Node
 from tikgen.expression.vectors import Expansion
+from tikgen.expression.walls import held, index_on
 
 if TYPE_CHECKING:
     from tikgen.expression.sympy_text import SympyText
@@ -115,23 +116,17 @@ class Update:
         return {array: tuple(sorted(offsets)) for array, offsets in found.items()}
 
     def held_on(self, walls: Mapping[str, Mapping[int, float | str]]) -> Update:
-        """Return equations in which the first points of axes have the values of a wall.
+        """Return equations in which fields have given values at the first points of axes.
 
         Args:
-            walls: the value, or the name of a scalar or of an array over the face, for each axis
-                on whose lower wall a field has values, by the field.
+            walls: the value, or the name of one, for each axis, by the field.
         """
-        indices = dict(self.indices)
-        assigned = []
+        assigned, indices = [], dict(self.indices)
         for name, expression in self.assignments.assignments:
-            tree = expression.node
-            for axis, value in walls.get(self.fields.get(name, ""), {}).items():
-                index = f"index\u00b7{axis}"
-                indices[index] = axis
-                is_off = Node(">", (Node("name", value=index), number_node(0)))
-                on = Node("name", value=value) if isinstance(value, str) else number_node(value)
-                tree = Node("where", (is_off, tree, on))
-            assigned.append((name, Expression(tree) if tree is not expression.node else expression))
+            if own := walls.get(self.fields.get(name, "")):
+                expression = Expression(held(expression.node, own))
+                indices |= {index_on(axis): axis for axis in own}
+            assigned.append((name, expression))
         return replace(self, assignments=Assignments(tuple(assigned)), indices=indices)
 
     def kept_where(self, mask: str, dim: int) -> Update:
