@@ -91,6 +91,29 @@ FORCES = """for i in {range}(x.shape[0]):
             b += v * w
         y[i, 0] = a
         y[i, 1] = b"""
+WINDOW = """for i in {range}(2, x.shape[0] - 2):
+        for j in range(2, x.shape[1] - 2):
+            s = {zero}
+            for a in range(5):
+                for b in range(5):
+                    s += x[i + a - 2, j + b - 2]
+            y[i, j] = {quarter} * s"""
+CUBE = """for i in {range}(1, x.shape[0] - 1):
+        for j in range(1, x.shape[1] - 1):
+            for k in range(1, x.shape[2] - 1):
+                s = {zero}
+                for a in range(-1, 2):
+                    for b in range(-1, 2):
+                        for c in range(-1, 2):
+                            s += x[i + a, j + b, k + c]
+                y[i, j, k] = {quarter} * s"""
+NINE = """for i in {range}(x.shape[1]):
+        for j in range(x.shape[2]):
+            s = {zero}
+            for q in range(9):
+                s += x[q, i, j]
+            for q in range(9):
+                y[q, i, j] = x[q, i, j] + {half} * (s - x[q, i, j])"""
 LINE = "for i in {range}(x.shape[0]):\n        y[i] = {half} * x[i] + {one}"
 EVERY = "for i, j in ti.ndrange((1, x.shape[0] - 1), (1, x.shape[1] - 1)):\n        "
 # For each work its loops in Taichi, and in Numba.
@@ -108,6 +131,9 @@ WORKS: dict[str, tuple[str, str]] = {
     "sums so far": (SCAN, SCAN),
     "either way": (CHOICE, CHOICE),
     "forces": (FORCES, FORCES),
+    "25 points by loops": (WINDOW, WINDOW),
+    "27 points by loops": (CUBE, CUBE),
+    "nine components": (NINE, NINE),
 }
 NUMBERS = {"quarter": 0.25, "six": 6.0, "zero": 0.0, "half": 0.5, "one": 1.0}
 TAICHI = {"range": "range", "max": "ti.max", "min": "ti.min", "sqrt": "ti.sqrt"}
@@ -119,7 +145,9 @@ def shapes(work: str, rng: random.Random) -> tuple[tuple[int, ...], tuple[int, .
     count = round(10 ** rng.uniform(4, 6))
     rows = rng.randint(20, 1000)
     plane = rows, count // rows + 3
-    if work == "seven points":
+    if work == "nine components":
+        return ((9, rows, count // rows // 9 + 3),) * 2
+    if work in ("seven points", "27 points by loops"):
         deep = rng.randint(10, 60)
         return ((deep, rng.randint(10, 60), count // deep // 40 + 3),) * 2
     if "line" in work or work == "the same, for i in x":

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Callable
 from typing import Any
 
+from taichi.lang.kernel_impl import AutodiffMode
+
 from tikgen.taichi import (
     block_sums,
     inner_sums,
@@ -21,6 +23,7 @@ from tikgen.taichi import (
     runtime,
     split_loops,
     thread_coarsening,
+    unrolled_loops,
     wrapped_indices,
 )
 
@@ -37,6 +40,8 @@ def change(
         is_own: returns whether a Python function is of a kernel of tikgen.
     """
     if is_own(kernel.func):
+        if unrolled_loops.is_wanted() and kernel.autodiff_mode == AutodiffMode.NONE:
+            unrolled_loops.rewrite(tree, names)
         wrapped_indices.rewrite(tree, kernel, names)
     if row_loops.is_by_rows(kernel):
         row_loops.rewrite(tree, kernel)
@@ -54,3 +59,20 @@ def change(
     if loop_sums.is_wanted():
         loop_sums.rewrite(tree, kernel, names)
     loop_marks.insert(tree, kernel.func.__globals__, names)
+
+
+def change_function(
+    tree: ast.Module, function: Any, names: dict[str, Any], is_own: Callable[[Any], bool]
+) -> None:
+    """Change the loops in the tree of a function that a kernel calls.
+
+    Args:
+        tree: the tree.
+        function: the object behind a ``ti.func`` or a ``ti.real_func``.
+        names: the names that Taichi finds in it; those that new code uses are added.
+        is_own: returns whether a Python function is of a kernel of tikgen.
+    """
+    is_inlined = not function.is_real_function
+    if is_inlined and unrolled_loops.is_wanted() and is_own(function.func):
+        unrolled_loops.rewrite(tree, names, is_kernel=False)
+    loop_marks.insert(tree, function.func.__globals__, names)

@@ -1,0 +1,182 @@
+"""Writes out loops of a few turns within parallel loops, as ``for a in range(3)`` of a stencil.
+
+LLVM vectorises the innermost loop. Where that runs over the points of a stencil or the components
+of a vector, each element is computed by itself: a mean of 27 neighbours took 32 times as long as
+with its sums written out. On GPUs the loads of a loop wait for each other.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+import itertools
+import operator
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import taichi as ti
+
+from tikgen.taichi import runtime, trees
+
+# Turns of a loop, turns of all that stand in each other, and nodes of what they become.
+_MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 128, 4000
+# Loops over rows or vectors of a multiple of so many elements are vectorised as they are.
+_LANES = 8
+_OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+_OWN = "tikgen_unrolled"
+
+
+def is_wanted() -> bool:
+    """Return whether loops are to be written out."""
+    return (
+        runtime.current_arch() in ("cpu", "cuda") and runtime.default_types()["default_ip"] == "i32"
+    )
+
+
+def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> None:
+    """Write out the short loops of a function, or those within the parallel loops of a kernel.
+
+    Args:
+        tree: the tree, which is changed.
+        names: the names that Taichi finds in it; that of Taichi is added.
+        is_kernel: whether loops of the first level are parallel.
+    """
+    function = trees.function_of(tree)
+    if function is None or _OWN in ast.dump(function):
+        return
+    unrolling = _Unrolling(names, trees.stored(function.body))
+    known = {one.arg for one in function.args.args}
+    if not is_kernel:
+        function.body = unrolling.statements(function.body, known)
+    for statement in function.body if is_kernel else ():
+        if isinstance(statement, ast.For) and not trees.is_static(statement.iter):
+            own = known | trees.stored([statement.target])
+            statement.body = unrolling.statements(statement.body, own)
+        known |= trees.assigned_by([statement])
+    if unrolling.has_some:
+        names["tikgen_ti"] = ti
+        ast.fix_missing_locations(function)
+
+
+class _Unrolling:
+    def __init__(self, names: Mapping[str, Any], variables: set[str]) -> None:
+        self._names, self._variables = names, variables
+        self._count = itertools.count()
+        # Turns of what loops were replaced by.
+        self._turns: dict[int, int] = {}
+
+    @property
+    def has_some(self) -> bool:
+        """Return whether some loop was written out."""
+        return bool(self._turns)
+
+    def statements(self, body: Sequence[ast.stmt], known: set[str]) -> list[ast.stmt]:
+        """Return statements in which short loops are written out.
+
+        Args:
+            body: the statements, which are changed.
+            known: the names of variables that are known before.
+        """
+        known, found = set(known), []
+        for statement in body:
+            if isinstance(statement, ast.If | ast.While):
+                statement.body = self.statements(statement.body, known)
+                statement.orelse = self.statements(statement.orelse, known)
+            elif isinstance(statement, ast.For):
+                inner = known | trees.stored([statement.target])
+                statement.body = self.statements(statement.body, inner)
+                found += self._written_out(statement, known)
+                continue
+            known |= trees.assigned_by([statement])
+            found.append(statement)
+        return found
+
+    def _written_out(self, loop: ast.For, known: set[str]) -> list[ast.stmt]:
+        """Return the turns of a loop, or the loop if it is none of a few."""
+        targets = [one.id for one in trees.listed(loop.target) if isinstance(one, ast.Name)]
+        ranges = self._ranges(loop.iter)
+        if len(targets) != len(ranges) or set(targets) & (known | trees.stored(loop.body)):
+            return [loop]
+        places = list(itertools.product(*ranges))
+        turns = len(places) * max((self._turns.get(id(one), 1) for one in loop.body), default=1)
+        nodes = [node for one in loop.body for node in ast.walk(one)]
+        if not places or max(map(len, ranges)) > _MOST_EACH or turns > _MOST_TURNS:
+            return [loop]
+        if len(places) * len(nodes) > _MOST_NODES or _is_left(loop.body):
+            return [loop]
+        if len(ranges[-1]) % _LANES == 0 and self._is_row(nodes, targets[-1]):
+            return [loop]
+        own = {*targets, *trees.stored(loop.body)} - known
+        if own & self._names.keys():  # Which the body may read before.
+            return [loop]
+        number = next(self._count)
+        found = []
+        for turn, place in enumerate(places):
+            values = zip(targets, place, strict=True)
+            code = "\n".join(f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for n, at in values)
+            renamed = trees.Renamed(own, f"_{_OWN}{number}_{turn}")
+            made = [*trees.statements(code, loop), *copy.deepcopy(loop.body)]
+            found += [renamed.visit(one) for one in made]
+        self._turns |= {id(one): turns for one in found}
+        return found
+
+    def _is_row(self, nodes: Sequence[ast.AST], name: str) -> bool:
+        """Return whether a loop runs over a local vector, or along the last axis of arrays."""
+        is_row, is_shifted = False, False
+        for node in nodes:
+            if not isinstance(node, ast.Subscript):
+                continue
+            *others, last = trees.listed(node.slice)
+            used = {one.id for one in ast.walk(last) if isinstance(one, ast.Name)}
+            if used == {name} and not others:
+                owner = node.value
+                if isinstance(owner, ast.Name) and owner.id in self._variables:
+                    return True
+            elif name in used:
+                is_row |= used == {name}
+                is_shifted |= used != {name}
+        return is_row and not is_shifted
+
+    def _ranges(self, over: ast.expr) -> list[range]:
+        """Return the ranges that a loop has, none if they are not numbers."""
+        if not isinstance(over, ast.Call) or over.keywords:
+            return []
+        function = trees.called(over, self._names)
+        if function is ti.ndrange:
+            given = [[0, one] if isinstance(one, int) else one for one in self._values(over.args)]
+        elif function is range:
+            ends = self._values(over.args)
+            given = [[0, *ends] if len(ends) == 1 else ends]
+        else:
+            return []
+        are_ends = all(
+            isinstance(one, list) and len(one) == 2 and all(isinstance(end, int) for end in one)
+            for one in given
+        )
+        return [range(*one) for one in given] if are_ends else []
+
+    def _values(self, given: Sequence[ast.expr]) -> list[Any]:
+        """Return integers, lists of them for tuples, and None for what is unknown."""
+        return [self._value(one) for one in given]
+
+    def _value(self, given: ast.expr) -> Any:
+        if isinstance(given, ast.Tuple):
+            return self._values(given.elts)
+        if isinstance(given, ast.UnaryOp) and isinstance(given.op, ast.USub):
+            value = self._value(given.operand)
+            return -value if isinstance(value, int) else None
+        if isinstance(given, ast.BinOp) and type(given.op) in _OPERATORS:
+            left, right = self._values((given.left, given.right))
+            are_known = isinstance(left, int) and isinstance(right, int)
+            return _OPERATORS[type(given.op)](left, right) if are_known else None
+        if isinstance(given, ast.Name):
+            value = self._names.get(given.id)
+        else:
+            value = given.value if isinstance(given, ast.Constant) else None
+        return value if type(value) is int else None
+
+
+def _is_left(body: Sequence[ast.stmt]) -> bool:
+    """Return whether a turn may end early, or may have more turns than are known."""
+    kinds = (ast.Break, ast.Continue, ast.Return, ast.While)
+    return any(isinstance(node, kinds) for one in body for node in ast.walk(one))
