@@ -330,6 +330,7 @@ for other_path in (path, store):
     )
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
+assert ", on 3 processes, step 2>" in repr(program), repr(program)
 program.verify(2).raise_for_failure()
 if rank == 1:  # What is wrong on one process is so on all.
     reference._expected = lambda call, given: {"u_next": 9 + 0 * given["u_next"]}

@@ -431,8 +431,8 @@ class Program(Here):
         return "\n".join(picture.lines(self._parts, self._slots))
 
     def __repr__(self) -> str:
-        how = self._walk.stepper.how
-        return f"<Program of {len(self._parts)} parts by {how}, step {self.steps}>"
+        what = picture.summary(self._parts, self._walk.stepper.how, self._plan.team)
+        return f"<Program of {what}, step {self.steps}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook."""
