@@ -119,10 +119,10 @@ class Grid:
                 exchange_every = whole_number("exchange_every", exchange_every, least=1)
         given: dict[str, Any] = {"shape": extents, "periodic": decomposition.periodic}
         given |= {"halo": widths, "ranks": None if ranks is None else counts, "device": device}
-        given |= {"overlap": overlap, "sums": sums, "weights": speeds}
-        given["exchange_every"] = exchange_every
+        given |= {"overlap": overlap, "sums": sums, "exchange_every": exchange_every}
         # Numbers of processes that the grid chooses may be those that another process is given.
-        if processes.difference((decomposition, given | {"ranks": counts})):
+        if processes.difference((decomposition, speeds, given | {"ranks": counts})):
+            given["weights"] = None if weights is None else tuple(np.asarray(weights).tolist())
             found = differing(processes.all(given))
             raise GridError(f"the processes make different grids: {found}")
         self._domain = Domain(

@@ -108,7 +108,9 @@ class Processes:
             yield
         except Exception as error:
             own = error
-        problems = self.all("" if own is None else str(own) or type(own).__name__, awaited)
+        problem = "" if own is None else str(own) or type(own).__name__
+        is_common = self.size == 1 or self._is_common(problem, awaited)
+        problems = [] if is_common else self.all(problem)
         if own is not None:
             raise own
         if found := self._problem(problems):
