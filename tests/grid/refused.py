@@ -57,11 +57,24 @@ for strange in ((1, 2), (1, 2, 3, 4), [[1, 2, 3]], 1.0):
 for wrong in (0, -3, np.nan, np.inf, "a", None):
     strange = (1, wrong, 2)
     refuses("numbers greater than 0", functools.partial(tikgen.Grid, 9, weights=strange))
-refuses("make different grids: .*rank 2", lambda: tikgen.Grid(9, weights=(1, 1, 1 + rank // 2)))
+refuses(
+    r"different grids: .* has weights=\(1, 1, 1\), rank 2 has weights=\(1, 1, 2\)$",
+    lambda: tikgen.Grid(9, weights=(1, 1, 1 + rank // 2)),
+)
 refuses("(rank 1: )?weights takes", lambda: tikgen.Grid(9, weights=(1, 1, 1)[rank == 1 :]))
 assert tikgen.Grid(10, weights=(2, 5, 3)).owned[0].start == (0, 2, 7)[rank]
 refuses("number of processes, 3", lambda: tikgen.Grid((8, 8), ranks=(2, 1)))
-refuses(f"make different grids: .*rank {1}", lambda: tikgen.Grid((8 + rank, 8)))
+for strange, told in (
+    (lambda: tikgen.Grid((8 + rank, 8)), r"shape=\(8, 8\), rank 1 has shape=\(9, 8\)"),
+    (lambda: tikgen.Grid(8, not rank), r"periodic=\(True,\), rank 1 has periodic=\(False,\)"),
+    (lambda: tikgen.Grid(9, ranks=3, halo=rank or None), r"halo=None, rank 1 has halo=\(1,\)"),
+    (lambda: tikgen.Grid((6, 6), ranks=(3, 1)[:: 1 - 2 * (rank == 2)]),
+     r"ranks=\(3, 1\), rank 2 has ranks=\(1, 3\)"),
+    (lambda: tikgen.Grid(9, sums="exact" if rank else "fast", overlap=not rank),
+     "overlap=True, sums='fast', rank 1 has overlap=False, sums='exact'"),
+):  # fmt: skip
+    refuses(f"^the processes make different grids: rank 0 has {told}$", strange)
+assert tikgen.Grid((9, 9), ranks=(3, 1) if rank else None).ranks == (3, 1)
 refuses("(rank 1: )?shape takes whole numbers", lambda: tikgen.Grid(8.5 if rank == 1 else 8))
 refuses(
     "communicator of mpi4py, as MPI.COMM_WORLD, or torch.distributed; got str",
@@ -172,13 +185,56 @@ by_function = tikgen.Program([tikgen.varying(plain, dt=lambda step: 0.1 + rank)]
 call: Any
 for call, told in (
     (lambda: by_function.run(2), "rank 0 has dt = 0.1 in step 0, rank 1 has dt = 1.1 in step 0"),
-    (lambda: program.run(2 - 3 * rank), r"rank 0 has program.run\(steps=2, .*, rank 1 .*steps=-1"),
+    (lambda: program.run(2 + rank), r"rank 0 has program.run\(steps=2, .*, rank 1 .*steps=3"),
+    (lambda: program.run(until=f"local > {rank + 7}", most=1), "until='local > 7', .* > 8', "),
     (lambda: program.run(1, every=1 + rank, call=print), "every=1, .* every=2"),
     (lambda: program.save(FOLDER / f"{rank}.npz"), r"rank 0 has program.save\('0.npz'\), .*1"),
     (lambda: program.verify(rank), r"rank 0 has program.verify\(0\), rank 1"),
     (lambda: program.reference(1) if rank else program.settle(), r"settle\(\), rank 1"),
 ):
     refuses(f"call a program differently: .*{told}", call, ProgramError)
+# What does not fit on some processes is an error on all that says where, and keeps none waiting.
+first, earlier, where = program.steps, program.state(), {0: "rank 1: ", 1: "", 2: "rank 1: "}[rank]
+number, file = "5" if rank == 1 else 5, 5 if rank == 1 else "5"
+for call, told in (
+    (lambda: program.run(number), "steps takes a whole number; got '5'$"),
+    (lambda: program.run(5, every=number, call=print), "every takes a whole number; got '5'$"),
+    (lambda: program.run(5, every=2, call=3 if rank == 1 else print), "call takes a function; got"),
+    (
+        lambda: program.run(until="f > 1" if rank == 1 else "local > 9", most=5),
+        "the condition 'f >",
+    ),
+    (lambda: program.run(1, checkpoint=file), "checkpoint takes the path of a file; got 5$"),
+    (lambda: program.run(1, progress=number == 5 or None), "progress takes True or False; got Non"),
+    (lambda: program.verify(number), "steps takes a whole number; got '5'$"),
+    (lambda: program.reference(number), "steps takes a whole number; got '5'$"),
+    (lambda: program.save(file), "save takes the path of a file; got 5$"),
+    (lambda: program.load(file), "load takes the path of a file; got 5$"),
+    (lambda: tikgen.Program([plain, 3][: 1 + (rank == 1)]), "a program takes bound kernels, "),
+    (lambda: tikgen.Program([plain], native=None if rank != 1 else "no"), "native takes None, "),
+    (lambda: tikgen.Program([steps, plain], local=() if rank == 1 else 2), "name 'local' takes an"),
+):
+    refuses(f"^{where}{told}", call, ProgramError)
+refuses("^(rank 0: )?every and call belong", lambda: program.run(5, every=2, call=print if rank
+    else None), ProgramError)  # fmt: skip
+fields = grid.zeros().number
+for call, told in (
+    (lambda: grid.field(None if rank == 1 else whole), "field takes an array of numbers or a func"),
+    (lambda: grid.field(whole.T if rank == 1 else whole), "a field of shape "),
+    (lambda: grid.field(lambda i: i) if rank == 1 else grid.field(whole), "field takes a function"),
+    (lambda: grid.zeros("f33" if rank == 1 else "f32"), "'f33' is not"),
+    (lambda: grid.swap((u, whole if rank == 1 else un)), "swap takes fields of the grid; got nd"),
+    (lambda: grid.gather(whole if rank == 1 else u), "gather takes fields of the grid; got nd"),
+    (lambda: grid.redistribute(u, 3 if rank == 1 else grid), "redistribute takes a grid; got in"),
+):
+    refuses(f"^{where}{told}", call)
+assert grid.zeros().number == fields + 1
+refuses("^(rank 0: )?scatter takes fields", lambda: grid.scatter(u if rank else whole, whole))
+refuses(f"^{where}index 30 is out of bounds", lambda: u[30 if rank == 1 else 3], IndexError)
+called: list[int] = []  # Only rank 0 has to call something.
+program.run(2, every=1, call=None if rank else lambda program: called.append(program.steps))
+assert called == ([] if rank else [first + 1, first + 2])
+program.restore(earlier)
 refuses("gather different fields, by rank: 0, 1, 1", lambda: grid.gather(un if rank else u))
 
 
@@ -277,6 +333,7 @@ for other_path in (path, store):
     )
 program.run(100, every=2, call=lambda program: rank == 1 and program.stop())
 assert program.steps == 2, program.steps  # One process ended the run of all.
+assert ", on 3 processes, step 2>" in repr(program), repr(program)
 program.verify(2).raise_for_failure()
 if rank == 1:  # What is wrong on one process is so on all.
     reference._expected = lambda call, given: {"u_next": 9 + 0 * given["u_next"]}

@@ -13,7 +13,7 @@ import pytest
 import tikgen
 from cases import CASES, alone, made
 from conftest import ARCH
-from tikgen.errors import GridError, ProgramError
+from tikgen.errors import ArgumentError, GridError, ProgramError
 from tikgen.grid import processes
 from tikgen.program.parts import Swap
 
@@ -195,6 +195,8 @@ def test_a_kernel_follows_the_array_of_a_face() -> None:
     square, values = tikgen.Grid((3, 3)), np.zeros((3, 2), np.float32)[:, 0]
     with pytest.raises(GridError, match=r"'inflow' takes a contiguous array, .* got a view"):
         square.bind(plane, u=square.zeros(), u_next=square.zeros(), inflow=values)
+    with pytest.raises(GridError, match=r"'inflow' takes dtype f32 \(float32\); got float64"):
+        square.bind(plane, u=square.zeros(), u_next=square.zeros(), inflow=np.zeros(3))
 
 
 @pytest.mark.usefixtures("without_mpi")
@@ -210,6 +212,16 @@ def test_exact_sums_have_the_same_names(heat: tikgen.Kernel, tmp_path: Path) -> 
         if sums == "exact":
             program.load(tmp_path / "fast.npz")
             assert program["s"] == 12
+            launch, added = str(program).splitlines()
+            assert "s=(scratch)" in launch
+            assert added == "add exactly s"
+            assert repr(program) == "<Program of 1 part by launches from Python, step 1>"
+        for wrong, told in (
+            (s.astype(float), "dtype f32.* got float64"),
+            (np.zeros(2, np.float32), "shape .1,.; got .2,"),
+        ):
+            with pytest.raises(GridError, match=f"argument 's' takes {told}"):
+                grid.bind(bound.kernel, grid.full(1), grid.zeros(), s=wrong, top=top)
         program.run(1)
         program.save(tmp_path / "fast.npz")
     assert names[0] == names[1] == ("u", "u_next", "s", "top")
@@ -232,6 +244,10 @@ def test_a_step_can_be_launched_alone(heat: tikgen.Kernel) -> None:
     step(dt=0.25)
     assert m == 2
     assert un.owned[0, 0] == 1
+    with pytest.raises(
+        ArgumentError, match=r"got tikgen.grid.field.Field; pass fields .* grid.bind"
+    ):
+        heat(u, 0.0, un, m)
 
 
 @pytest.mark.usefixtures("without_mpi")

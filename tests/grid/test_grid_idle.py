@@ -74,6 +74,7 @@ def test_idle_processes_are_refused_where_messages_wait_for_all(
         size=3,
         needs_own_gpu=True,
         all=lambda value, awaited: [value] * 3,
+        all_bytes=lambda own, every, awaited: np.copyto(every, own),
         shared=lambda value: value,
     )
     monkeypatch.setattr(grid, "processes_of", lambda comm: Processes(cast("Any", transport)))

@@ -162,6 +162,9 @@ def test_damage_is_an_error_or_changes_nothing(
     made.save(path)
     content = path.read_bytes()
     found = set()
+    path.write_bytes(content[: len(content) // 2])
+    with pytest.raises(ProgramError, match=rf"{name}' is no checkpoint .*: it is damaged"):
+        made.load(path)
     for place in [*range(0, 600, 7), *rng.integers(len(content), size=100), -1, len(content) - 25]:
         damaged = bytearray(content)
         damaged[place] ^= 1 << int(rng.integers(8))
@@ -193,7 +196,16 @@ def test_a_file_that_other_programs_change_or_an_earlier_version_wrote_is_read(
     made.load(path)
     assert made["u"][1, 2] == 99
     made["u"][...] = 0
-    path.write_bytes(content[: content.rindex(b"\ntikgen crc32 ")])
+    end = content.rindex(b"\ntikgen crc32 ")
+    for at in (end - 1, end + 1, len(content) - 1):  # Cut off within the checksum, or before it.
+        path.write_bytes(content[:at])
+        with pytest.raises(ProgramError, match=r"run.h5' is no .*: it is damaged: .* is cut off"):
+            made.load(path)
+    for wrong in (content[:end] + content[end + 1 :], content.replace(b" crc32 ", b" crc23 ")):
+        path.write_bytes(wrong)
+        with pytest.raises(ProgramError, match=r"it is damaged: its checksum is cut off or change"):
+            made.load(path)
+    path.write_bytes(content[:end])
     made.load(path)
     assert (made["u"] == program()["u"]).all()
     changed = bytearray(content)
@@ -201,7 +213,10 @@ def test_a_file_that_other_programs_change_or_an_earlier_version_wrote_is_read(
     path.write_bytes(changed)
     with pytest.raises(ProgramError, match=r"run.h5' is no checkpoint of a program: it is damaged"):
         made.load(path)
-    path.write_bytes(changed[: changed.rindex(b"\ntikgen crc32 ")].replace(b"u\0", b"\xff\0"))
+    path.write_bytes(changed[:end].replace(b"TREE", b"TREF"))
+    with pytest.raises(ProgramError, match=r"run.h5' is no .*: it is damaged, says HDF5: "):
+        made.load(path)
+    path.write_bytes(changed[:end].replace(b"u\0", b"\xff\0"))
     with pytest.raises(ProgramError, match=r"run.h5.*: the state has no u and has"):
         made.load(path)
 

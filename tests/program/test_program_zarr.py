@@ -17,7 +17,7 @@ import pytest
 import tikgen
 from some_cases import examples
 from tikgen.errors import ProgramError
-from tikgen.program import zarr_arrays, zarr_checkpoints
+from tikgen.program import about, zarr_arrays, zarr_checkpoints
 
 pytestmark = pytest.mark.usefixtures("ti_arch")
 
@@ -90,6 +90,17 @@ def changed(**values: object) -> Callable[[Path], None]:
     return change
 
 
+def edit(before: str, after: str) -> Callable[[Path], None]:
+    """Return what changes the attributes."""
+
+    def change(store: Path) -> None:
+        text = (store / ".zattrs").read_text()
+        assert before in text
+        (store / ".zattrs").write_text(text.replace(before, after))
+
+    return change
+
+
 def cut(store: Path) -> None:
     file = store / "u" / "3.0"
     file.write_bytes(file.read_bytes()[:-1])
@@ -125,9 +136,18 @@ def pipe(store: Path) -> None:
         (link, "it has no u/1.0"),
         (pipe, "it has no u/1.0"),
         (lambda store: (store / ".zattrs").unlink(), "it has no run.zarr/.zattrs"),
-        (lambda store: (store / ".zattrs").write_bytes(b"{"), "is no checkpoint of a program"),
+        (
+            lambda store: (store / ".zattrs").write_bytes(b"{"),
+            "damaged: run.zarr/.zattrs holds no J",
+        ),
+        (edit('"steps": 0', '"steps": 5'), "damaged: run.zarr/.zattrs or the description of an ar"),
+        (edit('"program"', '"Program"'), "is damaged: run.zarr/.zattrs or"),
         (lambda store: (store / ".zattrs").write_bytes(b"{}"), "it has another format"),
-        (lambda store: (store / "u" / ".zarray").unlink(), "the state has no u"),
+        (
+            lambda store: (store / "u" / ".zarray").unlink(),
+            "is no checkpoint .*: it has no u/.zarray",
+        ),
+        (lambda store: (store / "u" / ".zarray").write_bytes(b"{"), "damaged: u/.zarray holds no"),
         (lambda store: (store / "u" / ".zarray").write_bytes(b"[]"), "describes no array"),
         (changed(filters=[{"id": "pickle"}]), "u is encoded otherwise"),
         (changed(dtype="|O"), "u is encoded otherwise"),
@@ -155,6 +175,26 @@ def test_a_damaged_or_foreign_store_is_refused_and_changes_nothing(
     assert made.steps == 2
     assert (made["u"] == -1).all()
     assert made["n"] == 2
+
+
+def test_attributes_may_have_further_ones_and_need_no_checksum(tmp_path: Path) -> None:
+    store, made = tmp_path / "run.zarr", program()
+    made.run(2)
+    made.save(store)
+    file = store / ".zattrs"
+    file.write_text(json.dumps(json.loads(file.read_text()) | {"note": 1}, indent=4))
+    assert program().load(store)
+    told = json.loads(file.read_text())
+    del told["crc32"]  # Of an earlier version.
+    file.write_text(json.dumps(told))
+    again = program()
+    again.load(store)
+    assert again.steps == 2
+    other = zarr_arrays.Layout((5, 5), np.dtype("f8"), (3, 4))
+    text = about.text_about(2, "", {"u": (other.shape, other.dtype.str, other.chunk)}).encode()
+    about.check(text, "it", {"u": [[5, 5], "<f8", [3, 4]]})
+    with pytest.raises(ValueError, match="damaged"):  # As many chunks of as many elements.
+        about.check(text, "it", {"u": [[5, 5], "<f8", [4, 3]]})
 
 
 def test_a_store_that_cannot_be_written_or_read(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -57,6 +57,15 @@ def truths(given: Any, dim: int) -> tuple[bool, ...]:
     return tuple(map(bool, several))
 
 
+def check_choices(sums: Any, **choices: Any) -> None:
+    """Raise GridError unless something is a way to add up, and others are choices, or None."""
+    for name, value in choices.items():
+        if value is not None and not isinstance(value, bool | np.bool_):
+            raise GridError(f"{name} takes True, False or None; got {value!r}")
+    if sums not in ("fast", "exact"):
+        raise GridError(f"sums takes 'fast' or 'exact'; got {sums!r}")
+
+
 def counts_of(
     given: Any, shape: tuple[int, ...], processes: int, least: tuple[int, ...]
 ) -> tuple[int, ...]:
@@ -74,3 +83,16 @@ def counts_of(
                 f"each as wide as its ghost layers, {least[axis]}; {points // least[axis] or 1} fit"
             )
     return counts
+
+
+def differing(given: Sequence[Mapping[str, Any]]) -> str:
+    """Return which parameters of a grid a process was given that differ from those of rank 0.
+
+    Args:
+        given: the parameters of each process.
+    """
+    first = given[0]
+    rank, other = next((n, other) for n, other in enumerate(given) if other != first)
+    names = [name for name in first if first[name] != other[name]]
+    one, its = (", ".join(f"{n}={each[n]!r}" for n in names) for each in (first, other))
+    return f"rank 0 has {one}, rank {rank} has {its}"

@@ -15,7 +15,7 @@ from tikgen.grid.decomposition import by
 from tikgen.grid.domain import Domain
 from tikgen.grid.exact_totals import ExactTotals
 from tikgen.grid.exchange import Exchange, needs
-from tikgen.grid.faces import Face
+from tikgen.grid.faces import Face, check_face
 from tikgen.grid.field import Field
 from tikgen.grid.gpus import check_own_gpu
 from tikgen.grid.layers import Layers
@@ -276,7 +276,8 @@ def bound_on(
         _check_arrays(domain, kernel, use, values)
         _check_sides(periodic, kernel, use)
         for name, axis in use.faces.items():
-            _check_face(domain, name, values[name], axis)
+            check_face(domain, name, values[name], axis)
+        _check_plain(kernel, {*use.totals, *use.faces}, values)
         domain.take([max(map(max, each)) for each in _reaches(use)], kernel.name)
         text = _description(domain, kernel, use, values)
     except TikgenError as error:
@@ -377,20 +378,18 @@ def _check_sides(periodic: Sequence[bool], kernel: Kernel, use: GridUse) -> None
                 )
 
 
-def _check_face(domain: Domain, name: str, value: Any, axis: int) -> None:
-    """Raise GridError where the values of a boundary rule over the faces of an axis do not fit."""
-    shape = tuple(n for other, n in enumerate(domain.shape) if other != axis) or (1,)
-    if not isinstance(value, np.ndarray) or value.shape != shape:
-        got = value.shape if isinstance(value, np.ndarray) else type(value).__name__
-        raise GridError(
-            f"argument {name!r} takes a NumPy array over the whole face, of shape {shape}, on "
-            f"every process; got {got}"
-        )
-    if not value.flags.c_contiguous:
-        raise GridError(
-            f"argument {name!r} takes a contiguous array, whose later values count as well; got a "
-            "view of another one; pass np.ascontiguousarray(...)"
-        )
+def _check_plain(kernel: Kernel, names: set[str], values: Mapping[str, Any]) -> None:
+    """Raise GridError where an array that is no field has another dtype, or is no single number."""
+    signature = kernel.signature
+    for argument, check in zip(signature.arguments, signature.checks, strict=True):
+        if argument.name not in names or check is None or not isinstance(argument, Array):
+            continue
+        value = values[argument.name]
+        problem = check.array_problem(value)
+        if not problem and argument.shape == (1,) and tuple(value.shape) != (1,):
+            problem = f"argument {argument.name!r} takes shape (1,); got {tuple(value.shape)}"
+        if problem:
+            raise GridError(f"{kernel.name}: {problem}")
 
 
 def _told(source: Changing) -> str:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from tikgen.errors import GridError
 from tikgen.grid import mailboxes
 from tikgen.grid.boxes import Box
 from tikgen.grid.domain import Domain
@@ -83,6 +84,22 @@ class Face:
         return [
             _runs(domain.part[axis][2], domain.extents[axis], domain.shape[axis]) for axis in others
         ]
+
+
+def check_face(domain: Domain, name: str, value: Any, axis: int) -> None:
+    """Raise GridError where the values of a boundary rule over the faces of an axis do not fit."""
+    shape = tuple(n for other, n in enumerate(domain.shape) if other != axis) or (1,)
+    if not isinstance(value, np.ndarray) or value.shape != shape:
+        got = value.shape if isinstance(value, np.ndarray) else type(value).__name__
+        raise GridError(
+            f"argument {name!r} takes a NumPy array over the whole face, of shape {shape}, on "
+            f"every process; got {got}"
+        )
+    if not value.flags.c_contiguous:
+        raise GridError(
+            f"argument {name!r} takes a contiguous array, whose later values count as well; got a "
+            "view of another one; pass np.ascontiguousarray(...)"
+        )
 
 
 class _Taking(Work):

@@ -13,7 +13,7 @@ from tikgen.errors import GridError
 from tikgen.grid.decomposition import Range
 from tikgen.grid.domain import Domain
 from tikgen.grid.moves import moved
-from tikgen.grid.points import Points
+from tikgen.grid.points import Points, tell
 from tikgen.grid.values import spread
 from tikgen.program.team import Held, Team
 
@@ -230,7 +230,12 @@ class Field(Held):
         if processes.size == 1:
             return np.array(owned[key])
         parts = [self.part(rank) for rank in range(processes.size)]
-        return Points(self.whole_shape, key).read(owned, parts, processes)
+        try:
+            points = Points(self.whole_shape, key)
+        except Exception as error:
+            tell(str(error), processes)
+            raise
+        return points.read(owned, parts, processes)
 
     @property
     def box(self) -> list[Range]:

@@ -11,12 +11,21 @@ import numpy.typing as npt
 from tikgen.callables import function_name, takes_arguments
 from tikgen.dtypes import DType
 from tikgen.errors import GridError
-from tikgen.grid.arguments import counts_of, speeds_of, truths, whole_number, whole_numbers
+from tikgen.grid.arguments import (
+    check_choices,
+    counts_of,
+    differing,
+    speeds_of,
+    truths,
+    whole_number,
+    whole_numbers,
+)
 from tikgen.grid.binding import GridStep, bound_on
 from tikgen.grid.decomposition import Decomposition, balanced, by
 from tikgen.grid.domain import Domain
 from tikgen.grid.field import Field
 from tikgen.grid.layers import Layers
+from tikgen.grid.of_all import of_all
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
@@ -84,8 +93,7 @@ class Grid:
         exchange_every: int | None = None,
     ) -> None:
         processes = processes_of(comm)
-        problem, decomposition, widths, speeds = "", None, None, None
-        try:
+        with processes.refusing():
             extents = whole_numbers("shape", shape, None, least=1)
             if not 1 <= len(extents) <= 3:
                 raise GridError(f"a grid has 1, 2 or 3 axes; got the shape {tuple(extents)}")
@@ -106,23 +114,17 @@ class Grid:
                     f"{processes.size} processes {decomposition.count} own points; take more "
                     "points, fewer processes, or a process group with the backend gloo"
                 )
-            for name, value in (("device", device), ("overlap", overlap)):
-                if value is not None and not isinstance(value, bool | np.bool_):
-                    raise GridError(f"{name} takes True, False or None; got {value!r}")
-            if sums not in ("fast", "exact"):
-                raise GridError(f"sums takes 'fast' or 'exact'; got {sums!r}")
+            check_choices(sums, device=device, overlap=overlap)
             if exchange_every is not None:
                 exchange_every = whole_number("exchange_every", exchange_every, least=1)
-        except GridError as error:
-            problem = str(error)
-        processes.refuse(problem)
-        assert decomposition is not None
-        told = (decomposition, widths, device, overlap, sums, speeds, exchange_every)
-        if found := processes.difference(told):
-            rank, first, other = found
-            raise GridError(
-                f"the processes make different grids: rank 0 has {first}, rank {rank} has {other}"
-            )
+        given: dict[str, Any] = {"shape": extents, "periodic": decomposition.periodic}
+        given |= {"halo": widths, "ranks": None if ranks is None else counts, "device": device}
+        given |= {"overlap": overlap, "sums": sums, "exchange_every": exchange_every}
+        # Numbers of processes that the grid chooses may be those that another process is given.
+        if processes.difference((decomposition, speeds, given | {"ranks": counts})):
+            given["weights"] = None if weights is None else tuple(np.asarray(weights).tolist())
+            found = differing(processes.all(given))
+            raise GridError(f"the processes make different grids: {found}")
         self._domain = Domain(
             *(decomposition, processes, widths, device, overlap, sums, exchange_every),
             cache=processes.shared(cache_bytes()[-1]) if processes.size > 1 else 0,
@@ -182,6 +184,7 @@ class Grid:
         """
         return self.full(0, dtype, components=components, layout=layout)
 
+    @of_all
     def full(
         self,
         value: float,
@@ -200,6 +203,7 @@ class Grid:
         numbers_of(value, made.dtype, what)
         return made
 
+    @of_all
     def field(
         self,
         values: NDArray | Callable[..., Any],
@@ -273,6 +277,7 @@ class Grid:
             raise GridError(f"layout takes 'first' or 'last'; got {layout!r}")
         return Field(self._domain, kind, components, layout, fill)
 
+    @of_all
     def matched_layers(self, kernel: Kernel, courant: float, **numbers: float) -> dict[str, Any]:
         """Return the arrays that a kernel takes for its layers of kind "cpml".
 
@@ -325,6 +330,7 @@ class Grid:
         """
         return bound_on(self._domain, self.periodic, kernel, args, kwargs)
 
+    @of_all
     def swap(self, *pairs: tuple[Field, Field]) -> parts.Swap:
         """Return the part of a program that lets fields change places, as :func:`tikgen.swap`.
 
@@ -344,8 +350,9 @@ class Grid:
         Raises:
             GridError: if it is no field of this grid, or processes gather different ones.
         """
-        self._check(field, "gather")
-        numbers = self._domain.processes.all(field.number, "grid.gather(field)")
+        with self._domain.processes.refusing("grid.gather(field)"):
+            self._check(field, "gather")
+        numbers = self._domain.processes.all(field.number)
         if len(set(numbers)) > 1:
             told = ", ".join(map(str, numbers))
             raise GridError(f"the processes gather different fields, by rank: {told}")
@@ -361,14 +368,14 @@ class Grid:
         Raises:
             GridError: if it is no field of this grid, or the array does not fit, on all processes.
         """
-        self._check(field, "scatter")
-        array, problem = np.asarray(values), ""
-        if self.rank == 0:
-            if array.shape != field.whole_shape:
-                problem = f"shape {field.whole_shape}; got shape {array.shape}"
-            elif not np.can_cast(array.dtype, field.dtype.numpy, "same_kind"):
-                problem = f"dtype {field.dtype}; got {array.dtype}"
-        self._domain.processes.refuse(problem and f"scatter takes an array of {problem}")
+        array = np.asarray(values)
+        with self._domain.processes.refusing("grid.scatter(field)"):
+            self._check(field, "scatter")
+            takes = "scatter takes an array of"
+            if self.rank == 0 and array.shape != field.whole_shape:
+                raise GridError(f"{takes} shape {field.whole_shape}; got shape {array.shape}")
+            if self.rank == 0 and not np.can_cast(array.dtype, field.dtype.numpy, "same_kind"):
+                raise GridError(f"{takes} dtype {field.dtype}; got {array.dtype}")
         field.scatter(array)
 
     def redistribute(self, field: Field, other: Grid) -> Field:
@@ -385,8 +392,8 @@ class Grid:
             GridError: if it is no field of this grid, the other grid has another shape or other
                 processes, or processes ask for different things; on all processes.
         """
-        problem, what = "", None
-        try:
+        processes = self._domain.processes
+        with processes.refusing():
             self._check(field, "redistribute")
             if not isinstance(other, Grid):
                 raise GridError(f"redistribute takes a grid; got {type(other).__name__}")
@@ -402,10 +409,6 @@ class Grid:
                     f"{other.size}"
                 )
             what = f"field {field.number} to {other.ranks} processes"
-        except GridError as error:
-            problem = str(error)
-        processes = self._domain.processes
-        processes.refuse(problem)
         if found := processes.difference(what):
             rank, first, told = found
             raise GridError(

@@ -13,6 +13,8 @@ from tikgen.grid.processes import Processes
 
 NDArray = npt.NDArray[Any]
 Places = tuple[Any, ...]
+# A call that all processes make.
+_READ = "field[...]"
 
 
 class Points:
@@ -77,7 +79,10 @@ class Points:
         found: NDArray = np.empty(self.shape, own.dtype)
         target = self.fitted(found)
         places = [self.owned(part) for part in parts]
-        every = processes.all(own[places[processes.rank][1]], "field[...]")
+        every = processes.all(own[places[processes.rank][1]], _READ)
+        for rank, held in enumerate(every):
+            if isinstance(held, str):
+                raise IndexError(f"rank {rank}: {held}")
         for (among, _), held in zip(places, every, strict=True):
             target[among] = held
         return found
@@ -92,6 +97,11 @@ class Points:
         """
         among, places = self.owned(part)
         own[places] = self.fitted(values)[among]
+
+
+def tell(problem: str, processes: Processes) -> None:
+    """Tell the processes that read elements that this one cannot."""
+    processes.all(problem, _READ)
 
 
 def _on_each_axis(axes: Sequence[NDArray], keys: Sequence[Any]) -> list[NDArray]:

@@ -94,6 +94,28 @@ class Processes:
         if found := self._problem(self.all(problem)):
             raise GridError(found)
 
+    @contextlib.contextmanager
+    def refusing(self, awaited: str = "") -> Iterator[None]:
+        """Have an error of one process be one of all, each of which enters and leaves the context.
+
+        Others raise a GridError that says on which process it is.
+
+        Args:
+            awaited: a call that all make; a process that waits for long says so.
+        """
+        own: Exception | None = None
+        try:
+            yield
+        except Exception as error:
+            own = error
+        problem = "" if own is None else str(own) or type(own).__name__
+        is_common = self.size == 1 or self._is_common(problem, awaited)
+        problems = [] if is_common else self.all(problem)
+        if own is not None:
+            raise own
+        if found := self._problem(problems):
+            raise GridError(found)
+
     def compare(self, what: str, text: str, problem: str = "", awaited: str = "") -> None:
         """Raise ProgramError on all processes if one has a problem, or another text."""
         if self.size == 1 or self._is_common(text + problem, awaited):
@@ -116,7 +138,7 @@ class Processes:
     def _problem(self, problems: Sequence[str]) -> str:
         for rank, found in enumerate(problems):
             if found:
-                is_own = rank == self.rank or problems[self.rank]
+                is_own = rank == self.rank or found == problems[self.rank]
                 return found if is_own else f"rank {rank}: {found}"
         return ""
 

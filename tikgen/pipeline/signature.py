@@ -110,6 +110,7 @@ class _TaichiCheck(Check):
                 )
         else:
             hint = f"; pass torch.from_dlpack({self.name})" if hasattr(value, "__dlpack__") else ""
+            hint = getattr(type(value), "hint_for_kernels", hint)
             return (
                 f"argument {self.name!r} takes a NumPy array, a ti.ndarray or a torch tensor; "
                 f"got {kind_of(value)}{hint}"

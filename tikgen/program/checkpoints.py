@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib
 import io
-import json
 import os
 import zipfile
 import zlib
@@ -15,25 +14,25 @@ from typing import Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
-from tikgen import untrusted
-from tikgen.disk import path_of
+from tikgen.disk import path_of, why
 from tikgen.errors import ProgramError
+from tikgen.program.about import steps_in, text_about
 from tikgen.program.problems import told
 from tikgen.program.replacing import check_plain, check_replaceable, replaced
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import State, check_array, check_names
-from tikgen.version import __version__
 
 NDArray = npt.NDArray[Any]
 PathLike = str | os.PathLike[str]
 _ABOUT = "tikgen.json"
-_FORMAT = 1
 # Bytes of a member of a checkpoint beside the elements of its array.
 _MOST_HEADER = 1 << 16
 _HDF5 = (".h5", ".hdf5")
 # Behind what is HDF5's own, which drops it from a file that it changes: the CRC-32 of all before.
 _SEAL, _DIGITS = b"\ntikgen crc32 ", 8
 _PIECE = 1 << 20
+# Bytes at the beginning of a file of HDF5 that say where it ends.
+_SUPERBLOCK = 52
 
 
 def save(state: State, path: PathLike, about: str) -> None:
@@ -111,11 +110,11 @@ def _write_npz(file: BinaryIO, state: State, about: str) -> None:
 
 
 def _read_npz(path: Path, slots: Slots) -> State:
-    with zipfile.ZipFile(path) as archive:
+    with _opened_zip(path) as archive:
         sizes = {info.filename: info.file_size for info in archive.infolist()}
         if sizes.get(_ABOUT, _MOST_HEADER) >= _MOST_HEADER:
             raise ValueError(f"it has no {_ABOUT}")
-        steps = steps_in(archive.read(_ABOUT))
+        steps = steps_in(archive.read(_ABOUT), _ABOUT)
         members = {name.removesuffix(".npy"): name for name in sizes if name != _ABOUT}
 
         def read(name: str, most: int) -> NDArray:
@@ -125,6 +124,15 @@ def _read_npz(path: Path, slots: Slots) -> State:
                 return np.asarray(np.lib.format.read_array(member, allow_pickle=False))
 
         return State(steps, _arrays(slots, list(members), read))
+
+
+def _opened_zip(path: Path) -> zipfile.ZipFile:
+    try:
+        return zipfile.ZipFile(path)
+    except zipfile.BadZipFile as error:  # The list of its members is at the end.
+        with path.open("rb") as file:
+            is_zip = file.read(2) == b"PK"
+        raise ValueError("it is damaged or cut off" if is_zip else "it is no npz") from error
 
 
 def _write_hdf5(file: BinaryIO, state: State, about: str) -> None:
@@ -146,19 +154,37 @@ def _seal(checksum: int) -> bytes:
 
 
 def _check_seal(path: Path) -> None:
-    """Raise ValueError if a file of HDF5 is damaged, if it has a checksum."""
+    """Raise ValueError if a file of HDF5 is cut off, or damaged, as far as a checksum tells."""
     with path.open("rb") as file:
-        left = file.seek(0, os.SEEK_END) - len(_SEAL) - _DIGITS
+        end = _end_of_hdf5(file.read(_SUPERBLOCK))
+        size = file.seek(0, os.SEEK_END)
+        left = size - len(_SEAL) - _DIGITS
         file.seek(max(0, left))
         seal = file.read()
-        if not seal.startswith(_SEAL):  # Of an earlier version, or changed by other programs.
-            return
+        if not seal.startswith(_SEAL):
+            if end is not None and size < end:
+                raise ValueError(f"it is damaged: it is cut off, with {size:,} of {end:,} bytes")
+            if end is not None and size > end:
+                raise ValueError("it is damaged: its checksum is cut off or changed")
+            return  # Of an earlier version, or changed by other programs, which drop the checksum.
         file.seek(0)
         checksum = 0
         while piece := file.read(min(left, _PIECE)):
             checksum, left = zlib.crc32(piece, checksum), left - len(piece)
         if seal != _seal(checksum):
-            raise ValueError("it is damaged")
+            raise ValueError("it is damaged: its checksum is another one")
+
+
+def _end_of_hdf5(start: bytes) -> int | None:
+    """Return where HDF5 says that a file ends; None if it begins as no checkpoint does.
+
+    Source: "The Superblock" in the HDF5 File Format Specification, version 3.
+    """
+    if len(start) < _SUPERBLOCK or not start.startswith(b"\x89HDF\r\n\x1a\n"):
+        return None
+    version, wide = start[8], start[13] if start[8] < 2 else start[9]
+    at = {0: 40, 1: 44, 2: 28, 3: 28}.get(version)
+    return None if at is None or wide != 8 else int.from_bytes(start[at : at + 8], "little")
 
 
 def _read_hdf5(path: Path, slots: Slots) -> State:
@@ -166,21 +192,28 @@ def _read_hdf5(path: Path, slots: Slots) -> State:
     _check_seal(path)  # First: damage can end the process in the library of HDF5.
     if not h5py.is_hdf5(path):
         raise ValueError("it is no HDF5")
-    with h5py.File(path, "r") as file:
-        about = file.attrs.get(_ABOUT, "")
-        steps = steps_in(about.encode() if isinstance(about, str) else b"")
+    try:
+        with h5py.File(path, "r") as file:
+            return _state_in(file, slots, h5py)
+    except (OSError, RuntimeError, KeyError) as error:
+        raise ValueError(f"it is damaged, says HDF5: {why(error)}") from error
 
-        def read(name: str, most: int) -> NDArray:
-            found = file.get(name, getlink=True)
-            data = file[name] if isinstance(found, h5py.HardLink) else None
-            # Elements in another file are no part of a checkpoint.
-            if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
-                raise ValueError(f"{name} holds no elements")
-            if data.nbytes > most:
-                raise _too_large(name)
-            return np.asarray(data[()])
 
-        return State(steps, _arrays(slots, [str(name) for name in file], read))
+def _state_in(file: Any, slots: Slots, h5py: Any) -> State:
+    about = file.attrs.get(_ABOUT, "")
+    steps = steps_in(about.encode() if isinstance(about, str) else b"", _ABOUT)
+
+    def read(name: str, most: int) -> NDArray:
+        found = file.get(name, getlink=True)
+        data = file[name] if isinstance(found, h5py.HardLink) else None
+        # Elements in another file are no part of a checkpoint.
+        if not isinstance(data, h5py.Dataset) or data.external or data.is_virtual:
+            raise ValueError(f"{name} holds no elements")
+        if data.nbytes > most:
+            raise _too_large(name)
+        return np.asarray(data[()])
+
+    return State(steps, _arrays(slots, [str(name) for name in file], read))
 
 
 def _arrays(
@@ -194,23 +227,6 @@ def _arrays(
         found[name] = read(name, int(np.prod(array.shape)) * dtype_of(array).numpy.itemsize)
         check_array(name, array, found[name])
     return found
-
-
-def text_about(steps: int, about: str) -> str:
-    """Return what a checkpoint says of itself: the steps, and the program in words."""
-    told = {"format": _FORMAT, "tikgen": __version__, "steps": steps, "program": about}
-    return json.dumps(told)
-
-
-def steps_in(about: bytes) -> int:
-    """Return the number of steps that a checkpoint names; raise ValueError if it is none."""
-    read = untrusted.from_json(about)
-    if not isinstance(read, dict) or read.get("format") != _FORMAT:
-        raise ValueError("it has another format")
-    steps = read.get("steps")
-    if not isinstance(steps, int) or isinstance(steps, bool) or steps < 0:
-        raise ValueError("it has no number of steps")
-    return steps
 
 
 def _too_large(name: str) -> ProgramError:

@@ -245,6 +245,11 @@ def is_table(value: Any) -> bool:
     return has_places and not isinstance(value, str | Mapping) and getattr(value, "shape", 1) != ()
 
 
+def kept(parts: Any) -> Any:
+    """Return what a program is given; an iterator as a tuple, which can be read again."""
+    return tuple(parts) if isinstance(parts, Iterable) and not isinstance(parts, Part) else parts
+
+
 def parts_of(parts: Iterable[Any]) -> tuple[Part, ...]:
     """Return the parts as a tuple; raise ProgramError if one is something else."""
     if isinstance(parts, Part) or not isinstance(parts, Iterable):

@@ -8,8 +8,12 @@ from typing import Any
 from tikgen.pipeline.bound import BoundKernel
 from tikgen.program import parts
 from tikgen.program.slots import Slots, is_array
-from tikgen.program.team import Work
+from tikgen.program.team import Team, Work
 from tikgen.template.arguments import Array
+from tikgen.units import counted
+
+# What stands for an array that has no name, as it is no part of the state.
+_SCRATCH = "(scratch)"
 
 
 def lines(
@@ -57,6 +61,12 @@ def lines(
                     yield from lines(part.otherwise, slots, inner, shared=shared)
 
 
+def summary(listed: tuple[parts.Part, ...], how: str, team: Team | None) -> str:
+    """Return how many parts a program has, what does its steps, and on how many processes."""
+    on = f", on {team.size} processes" if team is not None and team.size > 1 else ""
+    return f"{counted(len(listed), 'part')} by {how}{on}"
+
+
 def _launch(bound: BoundKernel, slots: Slots, varying: Any) -> str:
     """Return a launch as ``name(x=u, a=2) -> y=un``."""
     written = {
@@ -66,7 +76,7 @@ def _launch(bound: BoundKernel, slots: Slots, varying: Any) -> str:
     }
     shown = {}
     for name, value in bound.given.items():
-        text = _name(value, slots) if is_array(value) else f"{value:.6g}"
+        text = _name(value, slots) or _SCRATCH if is_array(value) else f"{value:.6g}"
         shown[name] = "by step" if name in varying else text
     takes = ", ".join(f"{name}={text}" for name, text in shown.items() if name not in written)
     gives = ", ".join(f"{name}={text}" for name, text in shown.items() if name in written)

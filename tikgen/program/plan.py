@@ -140,10 +140,11 @@ class Plan:
         self.team: Team | None = None if within is None else within.team
         self.composites: list[parts.Composite] = []
         self._swaps: list[parts.Swap] = []
-        self._add_arrays(listed)
-        slots.give_names()
-        for held in slots.held.values():
-            self._share(held.team)
+        with agreement.refusing(() if within else (listed, *slots.held.values())):
+            self._add_arrays(listed)
+            slots.give_names()
+            for held in slots.held.values():
+                self._share(held.team)
         if self.team is not None and within is None:
             agreement.check_program(self.team, listed, slots)
         self._add_reshaped()

@@ -18,9 +18,10 @@ from tikgen.pipeline.events import Subject
 from tikgen.program import agreement, checkpoints, picture, running, saving
 from tikgen.program import reference as references
 from tikgen.program import state as states
+from tikgen.program.agreement import Check
 from tikgen.program.exporting import exported
 from tikgen.program.interrupts import Interrupts
-from tikgen.program.parts import Part, parts_of
+from tikgen.program.parts import Part, kept, parts_of
 from tikgen.program.plan import Plan
 from tikgen.program.reference import Verified
 from tikgen.program.several_steps import SeveralStepper, several_steps
@@ -74,14 +75,15 @@ class Program(Here):
         temporal_blocking: bool | None = None,
         **names: Any,
     ) -> None:
-        for option, value in (("native", native), ("temporal_blocking", temporal_blocking)):
-            if value not in (None, True, False):
-                raise ProgramError(f"{option} takes None, True or False; got {value!r}")
-        listed = parts_of(parts)
-        if not listed:
-            raise ProgramError("a program takes at least one part")
-        self._parts = listed
-        self._slots = Slots(names)
+        given = kept(parts)
+        with agreement.refusing((given, *names.values())):
+            for option, value in (("native", native), ("temporal_blocking", temporal_blocking)):
+                if value not in (None, True, False):
+                    raise ProgramError(f"{option} takes None, True or False; got {value!r}")
+            self._parts = listed = parts_of(given)
+            if not listed:
+                raise ProgramError("a program takes at least one part")
+            self._slots = Slots(names)
         self._plan = Plan(listed, self._slots)
         if not self._plan.calls():
             raise ProgramError("a program takes at least one kernel")
@@ -187,7 +189,7 @@ class Program(Here):
         Args:
             steps: how many steps; or use ``until``.
             every: ``call`` is called after each step whose number is a multiple of it.
-            call: a function that takes the program.
+            call: a function that takes the program; on ranks of a grid from 1 on it may be None.
             until: a condition on one-element arrays and numbers by name, such as ``"rr < 1e-8"``;
                 steps end where it holds.
             check_every: conditions are checked after each step whose number is a multiple of it,
@@ -213,8 +215,10 @@ class Program(Here):
         )
         # From here on, as processes wait for each other to make the call.
         interrupts = Interrupts(self._walk)
-        with interrupts, self._working(wanted.described, runs=True, launches=True):
-            wanted.checked()
+        call_of_all = self._working(
+            wanted.described, lambda: wanted.check(self._walk), runs=True, launches=True
+        )
+        with interrupts, call_of_all:
             start = time.perf_counter()
             try:
                 return running.run(
@@ -229,12 +233,11 @@ class Program(Here):
         if call is not None:
             with contextlib.nullcontext() if team is None else team.ending_together():
                 call(self)
-            self._plan.renew()
+        self._plan.renew()
 
     def _record(self, start: float, steps: int) -> None:
         """Record a run for traces."""
-        how = self._walk.stepper.how
-        seconds = time.perf_counter() - start
+        seconds, how = time.perf_counter() - start, self._walk.stepper.how
         events.emit("run", self._subject, start, seconds, steps=steps, how=how)
 
     def stop(self) -> None:
@@ -288,7 +291,8 @@ class Program(Here):
         Raises:
             ProgramError: if the file cannot be written, or another thread runs the program.
         """
-        with self._reading(f"save({checkpoints.name_of(path)!r})"):
+        name = checkpoints.name_of(path)
+        with self._reading(f"save({name!r})", lambda: checkpoints.check_path(path, "save")):
             saving.save(self._walk, self._slots, self._plan.team, path, str(self))
 
     def load(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:
@@ -305,8 +309,8 @@ class Program(Here):
             ProgramError: if the file cannot be read, is no checkpoint, or has arrays of other
                 names, dtypes or shapes.
         """
-        name = checkpoints.name_of(path)
-        with self._working(f"load({name!r}, missing_ok={missing_ok})"):
+        call = f"load({checkpoints.name_of(path)!r}, missing_ok={missing_ok})"
+        with self._working(call, lambda: checkpoints.check_path(path, "load")):
             return saving.load(self._walk, self._slots, self._plan.team, path, missing_ok)
 
     def reference(self, steps: int) -> dict[str, Any]:
@@ -319,10 +323,10 @@ class Program(Here):
             ProgramError: if ``steps`` is no whole number of 0 or more.
             TemplateError: if a kernel has no reference.
         """
-        with self._reading(f"reference({steps})"):
-            count = running.Wanted(steps=steps).checked().total
-            self._walk.check_tables(count)
-            return references.reference(self._walk, self._slots, count)
+        wanted = running.Wanted(steps=steps)
+        call = f"reference({running.told(steps)})"
+        with self._reading(call, lambda: wanted.check(self._walk)):
+            return references.reference(self._walk, self._slots, wanted.total)
 
     def verify(self, steps: int = 3) -> Verified:
         """Compare each launch of further steps with its reference, then put all arrays back.
@@ -332,10 +336,10 @@ class Program(Here):
         Raises:
             ProgramError: if ``steps`` is no whole number of 0 or more.
         """
-        with self._working(f"verify({steps})", launches=True):
-            count = running.Wanted(steps=steps).checked().total
-            self._walk.check_tables(count)
-            return references.verify(self._walk, self._slots, count)
+        wanted = running.Wanted(steps=steps)
+        call = f"verify({running.told(steps)})"
+        with self._working(call, lambda: wanted.check(self._walk), launches=True):
+            return references.verify(self._walk, self._slots, wanted.total)
 
     def export(
         self, path: str | os.PathLike[str], archs: Sequence[str] | None = None, **options: Any
@@ -362,11 +366,14 @@ class Program(Here):
         return exported(self._plan, self._slots, path, archs, options)
 
     @contextmanager
-    def _working(self, call: str, runs: bool = False, launches: bool = False) -> Iterator[None]:
+    def _working(
+        self, call: str, *fits: Check, runs: bool = False, launches: bool = False
+    ) -> Iterator[None]:
         """Refuse two calls at once, arrays that changed, and processes that call other things.
 
         Args:
             call: what is called, with its arguments.
+            fits: raises ProgramError if an argument does not fit.
             runs: whether it does steps.
             launches: whether it launches kernels.
         """
@@ -374,7 +381,7 @@ class Program(Here):
             raise ProgramError("the program is running already")
         self._worker = threading.get_ident()
         try:
-            self._check_all(call, runs, launches)
+            self._check_all(call, *fits, runs=runs, launches=launches)
             yield
         finally:
             self._walk.stepper.finish()
@@ -382,29 +389,25 @@ class Program(Here):
             self._lock.release()
 
     @contextmanager
-    def _reading(self, call: str = "") -> Iterator[None]:
+    def _reading(self, call: str = "", *fits: Check) -> Iterator[None]:
         """Refuse to read values that another thread changes; what a run calls may read them."""
         if self._worker == threading.get_ident():
-            self._check_all(call)
+            self._check_all(call, *fits, runs=False, launches=False)
             yield
         else:
-            with self._working(call):
+            with self._working(call, *fits):
                 yield
 
-    def _check_all(self, call: str, runs: bool = False, launches: bool = False) -> None:
+    def _check_all(self, call: str, *fits: Check, runs: bool, launches: bool) -> None:
         """Raise ProgramError if it cannot run now, or other processes call something else."""
-        team, check = self._plan.team, self.check if launches else self._check_arrays
+        team, checks = self._plan.team, (self.check if launches else self._check_arrays, *fits)
         if team is None or not call:
-            check()
+            for check in checks:
+                check()
         else:
             runtime.refuse_fork("the program")
-            problem = ""
-            try:
-                check()
-            except TikgenError as error:
-                problem = str(error)
             functions = self._plan.composites if runs else []
-            agreement.check_call(team, call, problem, self._slots, functions, self.steps)
+            agreement.check_call(team, call, checks, self._slots, functions, self.steps)
         self._plan.renew()
 
     def check(self) -> None:
@@ -428,8 +431,8 @@ class Program(Here):
         return "\n".join(picture.lines(self._parts, self._slots))
 
     def __repr__(self) -> str:
-        how = self._walk.stepper.how
-        return f"<Program of {len(self._parts)} parts by {how}, step {self.steps}>"
+        what = picture.summary(self._parts, self._walk.stepper.how, self._plan.team)
+        return f"<Program of {what}, step {self.steps}>"
 
     def _repr_html_(self) -> str:
         """Return the HTML for a notebook."""

@@ -52,8 +52,25 @@ class Wanted:
     checkpoint: PathLike | None = None
     minutes: float | None = None
 
-    def checked(self) -> Wanted:
-        """Return them; raise ProgramError if they do not fit together."""
+    def check(self, walk: Walk) -> None:
+        """Raise ProgramError if they do not fit together, or the program.
+
+        Args:
+            walk: the steps of the program.
+        """
+        team = walk.plan.team
+        self._check_together(calls_elsewhere=team is not None and team.rank > 0)
+        for condition in (self.until, self.watch):
+            if condition is not None:
+                walk.plan.prepared(condition)
+        walk.check_tables(self.total)
+
+    def _check_together(self, calls_elsewhere: bool) -> None:
+        """Raise ProgramError if they do not fit together.
+
+        Args:
+            calls_elsewhere: whether another process may have the function to call.
+        """
         for name, least in (("steps", 0), ("most", 0), ("every", 1), ("check_every", 1)):
             value = getattr(self, name)
             if value is None:
@@ -70,7 +87,8 @@ class Wanted:
             raise ProgramError("most belongs to until")
         if self.until is None and self.watch is None and self.check_every != 1:
             raise ProgramError("check_every belongs to until and watch")
-        if (self.every is None) != (self.call is None):
+        has_one = (self.every is None) != (self.call is None)
+        if has_one and not (calls_elsewhere and self.call is None):
             raise ProgramError("every and call belong together: every=100, call=function")
         if self.call is not None and not callable(self.call):
             raise ProgramError(f"call takes a function; got {type(self.call).__name__}")
@@ -88,7 +106,6 @@ class Wanted:
                 raise ProgramError("minutes belongs to checkpoint: checkpoint='run.npz'")
             if not _is_time(self.minutes):
                 raise ProgramError(f"minutes takes a number greater than 0; got {self.minutes!r}")
-        return self
 
     @property
     def described(self) -> str:
@@ -97,12 +114,17 @@ class Wanted:
         given = {name: value for name in names if (value := getattr(self, name)) is not None}
         if self.checkpoint is not None:
             given["checkpoint"] = name_of(self.checkpoint)
-        return f"run({', '.join(f'{name}={value}' for name, value in given.items())})"
+        return f"run({', '.join(f'{name}={told(value)}' for name, value in given.items())})"
 
     @property
     def total(self) -> int:
         """Return how many steps at most."""
         return int(self.steps if self.steps is not None else self.most)  # type: ignore[arg-type]
+
+
+def told(value: Any) -> str:
+    """Return an argument as processes compare it: a text is no number, numbers have no type."""
+    return repr(value) if isinstance(value, str) else str(value)
 
 
 def _is_time(value: Any) -> bool:
@@ -120,7 +142,6 @@ def run(
     """Run steps; see :meth:`Program.run`."""
     until = walk.plan.prepared(wanted.until) if wanted.until is not None else None
     watched = walk.plan.prepared(wanted.watch) if wanted.watch is not None else None
-    walk.check_tables(wanted.total)
     reached = None if until is None else False
     first, last = walk.steps, walk.steps + wanted.total
     began = time.perf_counter()

@@ -12,7 +12,6 @@ from tikgen.program.walk import Walk
 
 def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str) -> None:
     """Write the state of a program into a file; see :meth:`Program.save`."""
-    checkpoints.check_path(path, "save")
     if zarr_checkpoints.is_store(path):
         zarr_checkpoints.save(walk, slots, team, path, about)
     elif team is not None:
@@ -23,7 +22,6 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
 
 def load(walk: Walk, slots: Slots, team: Team | None, path: PathLike, missing_ok: bool) -> bool:
     """Go back to the state in a file; see :meth:`Program.load`."""
-    checkpoints.check_path(path, "load")
     if missing_ok:
         is_there = zarr_checkpoints.exists(path)
         if not (is_there if team is None else team.shared(is_there)):

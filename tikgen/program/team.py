@@ -61,6 +61,9 @@ class Held(ABC):
     With a team, it is a part of a whole array.
     """
 
+    # What a kernel says that is called with it in place of an array.
+    hint_for_kernels = "; pass fields of a grid to grid.bind(kernel, ...), which returns a step"
+
     @property
     @abstractmethod
     def team(self) -> Team | None:

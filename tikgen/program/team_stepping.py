@@ -16,8 +16,6 @@ class TeamStepper(PythonStepper):
         team: the processes.
     """
 
-    how = "launches from Python, on several processes"
-
     def __init__(self, plan: Plan, team: Team) -> None:
         super().__init__(plan)
         self._team = team

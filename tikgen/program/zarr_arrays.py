@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tikgen import untrusted
+from tikgen.program.about import from_json
 
 NDArray = npt.NDArray[Any]
 # For each axis the first point and the one behind the last.
@@ -104,7 +104,7 @@ def described(folder: Path) -> Layout:
         ValueError: if it holds none, or one that no checkpoint has.
         OSError: if it cannot be read.
     """
-    found = untrusted.from_json(text_of(folder / _DESCRIPTION))
+    found = from_json(text_of(folder / _DESCRIPTION), f"{folder.name}/{_DESCRIPTION}")
     try:
         # Nothing but the codec above may say how to make elements of bytes.
         plain = (found["zarr_format"], found["compressor"], found["filters"], found["order"])
@@ -114,7 +114,9 @@ def described(folder: Path) -> Layout:
         if any(type(number) is not int or number < 0 for number in numbers) or 0 in layout.chunk:
             raise ValueError
     except (KeyError, TypeError, ValueError, AttributeError, SyntaxError):
-        raise ValueError(f"{folder.name}/{_DESCRIPTION} describes no array") from None
+        raise ValueError(
+            f"it is damaged: {folder.name}/{_DESCRIPTION} describes no array"
+        ) from None
     if plain != (2, _CODEC, None, "C") or separator != "." or layout.dtype.hasobject:
         raise ValueError(f"{folder.name} is encoded otherwise")
     if len(layout.chunk) != len(layout.shape) or _bytes_of(layout) > max(MOST, 1 << 30):

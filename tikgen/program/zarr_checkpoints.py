@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.errors import ProgramError
+from tikgen.program import about as abouts
 from tikgen.program import zarr_arrays
-from tikgen.program.checkpoints import PathLike, resolved, steps_in, text_about
+from tikgen.program.checkpoints import PathLike, resolved
 from tikgen.program.problems import agreed, exchanging, told
 from tikgen.program.slots import Slots, dtype_of
 from tikgen.program.state import check_array, check_kind, check_names
@@ -82,7 +83,8 @@ def save(walk: Walk, slots: Slots, team: Team | None, path: PathLike, about: str
             _check_replaceable(folder)
             _clear(folder)
             temporary = _temporary(folder)
-            _begin(temporary, layouts, text_about(walk.steps, about))
+            text = abouts.text_about(walk.steps, about, _descriptions(layouts))
+            _begin(temporary, layouts, text)
     temporary = _shared(team, temporary)
     try:
         with agreed(team) as problems:
@@ -179,14 +181,25 @@ def _begin(temporary: Path, layouts: dict[str, Layout], about: str) -> None:
 def _opened(folder: Path, slots: Slots) -> tuple[int, dict[str, Layout]]:
     """Return the steps and the arrays of a store, which have to be those of a program."""
     folder.lstat()  # A store that is missing is no damaged one.
-    steps = steps_in(zarr_arrays.text_of(folder / _ABOUT))
-    check_names(slots, sorted(path.name for path in folder.iterdir() if zarr_arrays.is_array(path)))
+    text, name_of_text = zarr_arrays.text_of(folder / _ABOUT), f"{folder.name}/{_ABOUT}"
+    steps = abouts.steps_in(text, name_of_text)
+    # One of the program's that has lost its description is no array of another program.
+    its = (
+        each for each in folder.iterdir() if each.name in slots.names or zarr_arrays.is_array(each)
+    )
+    check_names(slots, sorted(each.name for each in its))
     layouts = {}
     for name, number in slots.names.items():
         layouts[name] = layout = zarr_arrays.described(folder / name)
         shape = _whole_shape(slots, number)
         check_kind(name, slots.arrays[number], shape, layout.dtype, layout.shape)
+    abouts.check(text, name_of_text, _descriptions(layouts))
     return steps, layouts
+
+
+def _descriptions(layouts: dict[str, Layout]) -> dict[str, Any]:
+    """Return the descriptions of arrays that a checksum covers."""
+    return {n: (each.shape, each.dtype.str, each.chunk) for n, each in layouts.items()}
 
 
 def _temporary(folder: Path) -> Path:
@@ -206,7 +219,7 @@ def _check_replaceable(folder: Path) -> None:
     if not folder.is_dir():
         raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
     try:
-        steps_in(zarr_arrays.text_of(folder / _ABOUT))
+        abouts.steps_in(zarr_arrays.text_of(folder / _ABOUT), _ABOUT)
     except ValueError:
         raise OSError("there is a folder that is no checkpoint, and it is not replaced") from None
 
