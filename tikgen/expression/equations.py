@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
@@ -240,6 +241,7 @@ class Equations(Text):
         layers: Mapping[str, frozenset[int]] | None = None,
         arrays: tuple[str, ...] = (),
         walls: Mapping[str, Mapping[int, float | str]] | None = None,
+        dtype: DType | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -258,6 +260,7 @@ class Equations(Text):
             layers: axes with matched layers for each field; those of all fields for "".
             arrays: names of arrays, which may be those of indices and coordinates.
             walls: the value of each field at the first point of axes, or the name of one.
+            dtype: where it is given, what cannot be computed in it is refused.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -269,7 +272,7 @@ class Equations(Text):
         lists = {n: v for n, v in (constants or {}).items() if isinstance(v, tuple)}
         grid = Grid(
             *(dim, order, known, scalars, numbers, places, outputs, mask),
-            *(vectors or {}, lists, where or {}, layers or {}, arrays),
+            *(vectors or {}, lists, where or {}, layers or {}, arrays, dtype),
         )
         update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
         update = update.held_on(walls) if walls else update
