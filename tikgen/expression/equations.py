@@ -17,6 +17,7 @@ from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import EquationReader
 from tikgen.expression.grid import Grid
+from tikgen.expression.hints import rate_hint
 from tikgen.expression.literals import copied
 from tikgen.expression.next_values import check_next_values
 from tikgen.expression.operators import AXES, INDICES, KNOWN
@@ -202,6 +203,8 @@ class Equations(Text):
                 hint = "; a block such as 'each q in 9:' or 'where x < 1:' begins a line of its own"
             if "''" in source:
                 hint = "; a next value has one prime, as in u'"
+            if "assign to expression" in problem:
+                hint = rate_hint(source) or hint
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
         try:
             text = _text_of(statements)

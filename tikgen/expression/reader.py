@@ -15,7 +15,7 @@ from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
-from tikgen.expression.hints import hint_for, instead_of
+from tikgen.expression.hints import MEANS, hint_for, instead_of, mean_hint
 from tikgen.expression.own_functions import inlined, parsed_definitions
 from tikgen.expression.replaced import PROBLEM, replaced
 from tikgen.expression.tree import (
@@ -352,6 +352,9 @@ class Reader:
         name = tree.func.id
         if name not in FUNCTIONS:
             known = ", ".join(self.functions)
+            if name in MEANS:
+                operand = ", ".join(map(self._piece, tree.args))
+                self._refuse(f"calls {name!r}, which is not a function; {mean_hint(operand)}")
             hint = near(name, self.functions)
             self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
@@ -411,6 +414,8 @@ def _article(tree: ast.AST) -> str:
         ast.Attribute: "an attribute",
         ast.Subscript: "a subscript",
         ast.Lambda: "a lambda",
+        ast.List: "a list",
+        ast.Tuple: "a tuple",
         ast.NamedExpr: "a walrus assignment",
         ast.JoinedStr: "an f-string",
         ast.Starred: "a starred value",

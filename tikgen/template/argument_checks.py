@@ -280,7 +280,8 @@ class Rules(Constant):
                     raise self._error(self._with_hint(problem, check.name, value))
                 shape = value.shape
             if len(shape) != check.ndim:
-                raise self._error(check.wrong_ndim(tuple(shape)))
+                problem = check.wrong_ndim(tuple(shape))
+                raise self._error(problem + self.hint(check.name, tuple(shape)))
             count = 1
             for (symbol, more), extent in zip(check.extents, shape, strict=True):
                 count *= extent
@@ -292,7 +293,8 @@ class Rules(Constant):
                         raise self._error(check.wrong_size(tuple(shape), self.symbols[symbol]))
                     sizes[symbol] = extent - more
                 elif sizes[symbol] != extent - more:
-                    raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+                    problem = check.wrong_extent(tuple(shape), self.symbols, sizes)
+                    raise self._error(problem + self.hint(check.name, tuple(shape)))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
             if check.strided and views.span_of(value) > MOST_ELEMENTS:
