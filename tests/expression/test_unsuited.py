@@ -31,6 +31,8 @@ UPDATES = {
     "v' = v + 0.1*grad(u)": ("i32", "0.1", "0.1 does not fit i32"),
     "each q in 2:\n    v'.q = v.q ^ 2": ("f32", "^ 2", "^ needs an integer dtype"),
     f"u' = u {'+ u ' * 99}+ u/3 {'- u ' * 99}": ("i32", "/3 -", "use // to round down"),
+    "u' = u + dx(u, along=lap(u)/2)": ("i32", "/2)", "use // to round down"),
+    "v' = v + w.0*lap(v)": ("f32", "w.0*", "1e+300 does not fit f32"),
     "top = max(lap(u) | 1)": ("f32", "| 1", "write 'or' between conditions"),
 }
 MAPS = {
@@ -57,6 +59,8 @@ def test_equations_that_a_dtype_cannot_compute_are_quoted(text: str) -> None:
     given: dict[str, Any] = {"scalars": "dt"} if "dt" in text else {}
     if "v" in text:
         given["vectors"] = {"v": 2}
+    if "w.0" in text:
+        given["constants"] = {"w": (1e300, 1.0)}
     with pytest.raises(ParameterError) as caught:
         tikgen.render("update", equations=text, dtype=dtype, boundary="periodic", **given)
     assert_quoted(text, at, hint, caught.value)

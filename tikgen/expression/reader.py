@@ -224,13 +224,13 @@ class Reader:
         if self._dtype is not None:
             problem, folded = problem_of(node, self._dtype, self._literals)
             if problem:
-                self._refuse_unsuited(tree)
+                self._refuse_unsuited(tree, problem)
             self._literals.pop(name, None)
             if folded.op in LITERALS:
                 self._literals[name] = folded
         return node
 
-    def _refuse_unsuited(self, tree: ast.expr) -> NoReturn:
+    def _refuse_unsuited(self, tree: ast.expr, problem: str) -> NoReturn:
         """Refuse the part of a right-hand side that the dtype cannot have."""
 
         def problem_in(part: ast.expr) -> str:
@@ -242,7 +242,7 @@ class Reader:
             assert self._dtype is not None
             return problem_of(node, self._dtype, self._literals)[0]
 
-        part, problem = innermost(tree, problem_in)
+        part, problem = innermost(tree, problem, problem_in)
         if "does not fit" in problem and not isinstance(part, ast.Constant):
             problem = f"{self._piece(part)!r} stands for terms with other numbers: {problem}"
         raise self.error_at(at_operator(self._text, part), problem)

@@ -26,26 +26,31 @@ def problem_of(node: Node, dtype: DType, known: Mapping[str, Node]) -> tuple[str
     return folded_problem(folded, dtype) or "", folded
 
 
-def innermost(tree: ast.expr, problem_of: Callable[[ast.expr], str]) -> tuple[ast.expr, str]:
+def innermost(
+    tree: ast.expr, problem: str, problem_of: Callable[[ast.expr], str]
+) -> tuple[ast.expr, str]:
     """Return the smallest part of a tree that has a problem, and the problem.
 
     Args:
         tree: a right-hand side that has one.
+        problem: its problem.
         problem_of: returns the problem of a part, or nothing.
     """
-    problem = problem_of(tree)
     while True:
         chain = chain_of(tree)[::-1] if isinstance(tree, ast.BinOp) else []
         parts: list[ast.AST] = [part.right for part in chain]
         parts[:0] = [chain[0].left] if chain else ast.iter_child_nodes(tree)
+        parts += [part.value for part in parts if isinstance(part, ast.keyword)]
         for part in parts:
             if isinstance(part, ast.expr) and (found := problem_of(part)):
                 tree, problem = part, found
                 break
         else:
             # The first of the operations of a sum with which it has the problem.
-            place = bisect.bisect_left(chain, True, key=lambda part: bool(problem_of(part)))
-            return (chain[place], problem_of(chain[place])) if chain else (tree, problem)
+            place = bisect.bisect_left(chain[:-1], True, key=lambda part: bool(problem_of(part)))
+            if place < len(chain) - 1:
+                tree, problem = chain[place], problem_of(chain[place])
+            return tree, problem
 
 
 def at_operator(text: str, tree: ast.expr) -> ast.expr:
