@@ -116,10 +116,11 @@ class DeclarationError(TemplateError):
 class ParameterError(TikgenError):
     """A parameter is unknown, missing, ill-typed, out of range or unsafe.
 
-    ``parameter`` is the name of the first wrong one.
+    ``parameter`` is the name of the first wrong one, and ``problems`` says what is wrong with each.
     """
 
     def __init__(self, template: str, problems: Mapping[str, str]) -> None:
+        self.problems = dict(problems)
         self.parameter = next(iter(problems), "")
         text = "; ".join(f"parameter {name!r} {problem}" for name, problem in problems.items())
         # A question, such as "Did you mean 'u'?", and a quoted line end by themselves.

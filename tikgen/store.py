@@ -30,6 +30,9 @@ ENVIRONMENT_VARIABLE = "TIKGEN_CACHE_DIR"
 
 Document = dict[str, Any]
 
+# What tikgen keeps in the store.
+KINDS = ("code", "compiling", "evidence", "sources", "tuning")
+
 _NAME = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,127}")
 _LOCK_SECONDS = 60
 # An older temporary file belongs to a process that died while writing.

@@ -21,6 +21,7 @@ from tikgen import (
 )
 from tikgen.errors import ExpressionError
 from tikgen.expression import PARTIAL, Reducing, apart, lacks_on_vulkan
+from tikgen.expression.reductions import extreme_hint
 from tikgen.expression.tree import CONSTANTS
 from tikgen.expression.vector_math import in_vectors
 from tikgen.template.arguments import positive_values
@@ -202,6 +203,9 @@ class Map(Template):
 
     def steps(self, p: Any, s: Any, sizes: Mapping[str, int], read: Any) -> int:
         return schedules.steps(p, s, sizes, read)
+
+    def hint(self, p: Any, name: str, value: object) -> str:
+        return extreme_hint(p.expr.text, name, value) or super().hint(p, name, value)
 
     def unsupported(self, p: Any, arch: str) -> str | None:
         if arch != "vulkan":

@@ -55,8 +55,7 @@ def check_problem(p: Any) -> None:
     check_vectors(p)
     try:
         update, layered = update_of(p), layered_of(p)
-        update.assignments.check(p.dtype)
-        layered.assignments.check(p.dtype)
+        _check_dtype(p, update, layered)
     except ExpressionError as error:
         raise Invalid("equations", f"cannot be used: {error}") from None
     _check_conditions(p, update)
@@ -75,6 +74,16 @@ def check_problem(p: Any) -> None:
         check_matched(rules, p.dim, p.dtype, stretched)
     except Invalid as error:
         raise Invalid(error.parameter, shown(error.problem)) from None
+
+
+def _check_dtype(p: Any, *updates: Update) -> None:
+    """Raise :class:`ExpressionError` where equations cannot be computed in the dtype."""
+    try:
+        for update in updates:
+            update.assignments.check(p.dtype)
+    except ExpressionError:
+        update_of(p, dtype=p.dtype)  # Raises an error that quotes the line of the user.
+        raise
 
 
 @once

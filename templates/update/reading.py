@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+from tikgen.dtypes import DType
 from tikgen.expression import Update
 from tikgen.expression.components import by_component, part_of
 from tikgen.template.boundaries import is_by_field, sides_of, with_constants
@@ -11,13 +12,16 @@ from tikgen.template.once import once
 
 
 @once
-def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Update:
+def update_of(
+    p: Any, is_masked: bool = True, is_layered: bool = False, dtype: DType | None = None
+) -> Update:
     """Return what the equations become on the grid of a problem.
 
     Args:
         p: the problem.
         is_masked: whether points of the mask are left alone.
         is_layered: whether matched layers stretch derivatives, where there are such layers.
+        dtype: where it is given, what cannot be computed in it is refused.
     """
     return p.equations.on(
         dim=p.dim,
@@ -33,6 +37,7 @@ def update_of(p: Any, is_masked: bool = True, is_layered: bool = False) -> Updat
         layers=_layers_of(p) if is_layered else None,
         arrays=(*(p.types or ()), *(p.boundary if is_by_field(p.boundary) else ())),
         walls=_walls_of(p),
+        dtype=dtype,
     )
 
 

@@ -19,6 +19,7 @@ from tikgen import (
     parameter,
 )
 from tikgen.expression import PARTIAL
+from tikgen.expression.reductions import extreme_hint
 from tikgen.template.arguments import positive_values
 from tikgen.template.boundaries import Boundary
 from tikgen.template.grid_use import WHAT_A_PART_IS, WHAT_A_WINDOW_IS, WINDOW, GridUse, Part
@@ -283,6 +284,8 @@ class FieldUpdate(Template):
         return grid_use(p)
 
     def hint(self, p: Any, name: str, value: object) -> str:
+        if isinstance(value, tuple):  # A shape.
+            return extreme_hint(p.equations.source, name, value)
         return arguments.hint(p, name) or super().hint(p, name, value)
 
     reference = staticmethod(reference)

@@ -15,9 +15,11 @@ import pytest
 
 import tikgen
 from conftest import built_in_templates
+from tikgen.engines import code_store, guarded
 from tikgen.errors import StoreError, StoreWarning
+from tikgen.pipeline import evidence, records
 from tikgen.pipeline.rendering import digest_of
-from tikgen.store import Store, default_store
+from tikgen.store import KINDS, Store, default_store
 
 DOCUMENT = {"text": "for i in range(3):\n    pass\n", "numbers": [1, 0.1, 1e-300], "none": None}
 
@@ -333,3 +335,8 @@ def test_an_unknown_home_folder_degrades_to_memory(
     assert store.read("sources", "k") == DOCUMENT
     assert store.clear() == 2
     assert not list(tmp_path.iterdir())
+
+
+def test_the_kinds_of_tikgen_are_known() -> None:
+    rooms = (code_store, guarded, evidence, records)
+    assert {*KINDS} == {"sources", *(room.KIND for room in rooms)}

@@ -28,6 +28,16 @@ EQUATIONS = {
     "u' = or + u": "'or' is a keyword of Python; choose another name",
     "u' = lambda*u": "'lambda' is a keyword of Python; choose another name",
     "each q in 3: f(a) = a": "a function has a line of its own outside of blocks",
+    "u' = u; m = mean(u - v)": '"total = sum(u - v)" is a reduction; the caller divides it by',
+    "du/dt = lap(u)": 'write "u\' = u + dt*lap(u)"',
+    "v' = v; du/dt = D*lap(u) - u  # heat": 'write "u\' = u + dt*(D*lap(u) - u)"',
+    "w' = w + a*[0, -g]": "a list is no value; write w'.x = w.x + a * 0; w'.y = w.y + a * -g",
+    "w' = (u[1, 0], u)": "a list is no value; write w'.x = u[1, 0]; w'.y = u",
+    "w' = w - a*[1]": "write an assignment to each component, as in v.x = 0; v.y = 1",
+    "w' = w - a*dot(w, grad(w))": "write w.x*dx(w) + w.y*dy(w)",
+    "u' = u - dot(grad(w), w[1, 0])": "name the other one, and write flow.x*dx(w) + flow.y*dy(w)",
+    "w' = w + grad(w)": "takes the gradient of a vector; its derivatives are dx(w), dy(w)",
+    "u' = u + [1, 2]": "'[1, 2]' is a list, which is not allowed",
     "u' = u \u2212 v": "the character '\u2212', which is not allowed; write '-'",
     "u\u2019 = u": 'write "\'"',
     "u\u2032 = u": 'write "\'"',
@@ -41,7 +51,7 @@ EQUATIONS = {
 @pytest.mark.parametrize(("text", "hint"), EQUATIONS.items())
 def test_errors_say_what_to_write(text: str, hint: str) -> None:
     with pytest.raises(ExpressionError) as caught:
-        Equations.parse(text).on(2)
+        Equations.parse(text).on(2, vectors={"w": 2} if "w'" in text or "(w" in text else {})
     assert hint in str(caught.value)
 
 
@@ -67,3 +77,11 @@ def test_no_hint_is_better_than_a_wrong_one(text: str) -> None:
     with pytest.raises(ExpressionError) as caught:
         Equations.parse(text)
     assert not any(word in str(caught.value) for word in ("write", "choose", "written"))
+
+
+def test_a_hint_about_a_flow_is_right() -> None:
+    with pytest.raises(ExpressionError, match=r"write w\.x"):
+        Equations.parse("w' = w - dot(w, grad(w))").on(2, vectors={"w": 2})
+    carried = Equations.parse("w' = w - (w.x*dx(w) + w.y*dy(w))").on(2, vectors={"w": 2})
+    by_hand = "w'.x = w.x - (w.x*dx(w.x) + w.y*dy(w.x)); w'.y = w.y - (w.x*dx(w.y) + w.y*dy(w.y))"
+    assert carried.assignments == Equations.parse(by_hand).on(2, vectors={"w": 2}).assignments

@@ -127,7 +127,7 @@ def test_blocks_lie_anywhere_and_survive_a_copy() -> None:
         ("v' = v + 1", "adds a number to a vector", "     ^"),
         ("v' = u/v", "divides by a vector", "     ^"),
         ("v' = v**2", "a vector where only numbers are allowed", "     ^"),
-        ("v' = v + grad(v)", "v is a vector of 2", "              ^"),
+        ("v' = v + grad(v)", "the gradient of a vector", "         ^"),
         ("u' = dot(u, u)", "dot() takes two vectors", "     ^"),
         ("u' = div(w)", "div() needs 2 components, one an axis; got 3", "     ^"),
         ("u' = grad(u)", "assign it to a vector, or write dx(u)", "     ^"),

@@ -134,6 +134,13 @@ def test_arrays_that_do_not_fit(ti_arch: str) -> None:
     kernel, x = tikgen.build("map", expr="y = x"), np.zeros(4, np.float32)
     with pytest.raises(errors.ArgumentError, match=r"takes 1 axis \(n0,\); got shape \(1, 4\)"):
         kernel.bind(x[None], x[None])
+    top = tikgen.build("map", expr="y = x; top = max(max(x, y), 0)")
+    is_written = r"; got \(1,\); a reduction .* as in top = max\(max\(max\(x, y\), 0\)\)"
+    with pytest.raises(errors.ArgumentError, match=is_written):
+        top.bind(x, x.copy(), x[:1])
+    top = tikgen.update("u' = u; top = max(max(u, u'), 0)", dim=2)
+    with pytest.raises(errors.ArgumentError, match=r"; a .*top = max\(max\(max\(u, u'\), 0\)\)"):
+        top.bind(u=x[None], u_next=x[None].copy(), top=x[:1])
     with pytest.raises(errors.ArgumentError, match="'y' is read-only, and the kernel writes to it"):
         kernel.bind(x, np.broadcast_to(np.float32(1), (4,)))
 

@@ -56,6 +56,51 @@ def test_arguments_without_types_are_passed_unchecked(ti_arch: str) -> None:
     np.testing.assert_array_equal(x, 7)
 
 
+def test_arrays_of_vectors_have_the_shape_of_their_elements(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\n"
+        "def double(x: ti.types.ndarray(dtype=ti.math.vec3, ndim=1)):\n"
+        "    for i in x:\n        x[i] = 2 * x[i]\n"
+    )
+    x = np.ones((4, 3), np.float32)
+    kernel(x)
+    assert (x == 2).all()
+    kernel(ti.Vector.ndarray(3, ti.f32, 4))
+    wrong = {
+        r"takes shape \(x_0, 3\); got \(4, 2\)": x[:, :2].copy(),
+        r"takes shape \(x_0, 3\); got \(3,\)": x[0],
+        r"takes shape \(x_0, 3\); got \(1, 4, 3\)": x[None],
+        "is not C-contiguous; pass np.ascontiguousarray": x[::2],
+        "takes a NumPy array, a ti.ndarray or a torch tensor; got list": [[1, 2, 3]],
+        r"takes shape \(x_0,\) with elements of shape \(3,\); got \(4,\) with \(2,\)": (
+            ti.Vector.ndarray(2, ti.f32, 4)
+        ),
+    }
+    for problem, value in wrong.items():
+        for use in (kernel, kernel.bind):
+            with pytest.raises(ArgumentError, match=f"argument 'x' {problem}"):
+                use(value)
+
+
+def test_arrays_of_any_number_of_axes_have_the_dtype(ti_arch: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\ndef double(x: ti.types.ndarray(dtype=ti.f32)):\n"
+        "    for at in ti.grouped(x):\n        x[at] = 2 * x[at]\n"
+    )
+    for shape in ((4,), (2, 3)):
+        x = np.ones(shape, np.float32)
+        kernel(x)
+        assert (x == 2).all()
+    with pytest.raises(ArgumentError, match="argument 'x' takes dtype f32; got float64"):
+        kernel(np.ones(4))
+
+
+def test_what_a_text_may_write_is_told_so(ti_arch: str) -> None:
+    kernel, x = tikgen.from_string(TEXT, dtype="f32", times=1), np.ones(5, np.float32)
+    with pytest.raises(ArgumentError, match="share memory, and the kernel may write to 'y'"):
+        kernel(x[1:], x[:-1], 1.0)
+
+
 @pytest.mark.parametrize(
     "value", ["a; import os", "x\ny", "__import__('os')", "ti.init()", object(), b"x", "lambda: 0"]
 )

@@ -128,6 +128,30 @@ def test_text_that_is_not_python_shows_both_lines(tmp_path: Path) -> None:
     assert "x[i] +* = ti.f32(3.0)" in message
 
 
+FUNC = "@ti.func\ndef half(a):\n    return a / 2\n\n\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        (TEXT + TEXT.partition("ti\n")[2], r"'demo' twice, in demo/kernel.py.j2:5 and demo/.*:11"),
+        (
+            TEXT.replace("@ti.kernel", 2 * FUNC + "@ti.kernel"),
+            r"'half' twice, in demo/.*:5 and .*:10",
+        ),
+        (TEXT.replace("@ti.kernel", FUNC.replace("half", "demo") + "@ti.kernel"), "'demo' twice"),
+    ],
+)
+def test_two_functions_of_one_name_are_refused(tmp_path: Path, text: str, problem: str) -> None:
+    with pytest.raises(RenderError, match=f"the text defines {problem}"):
+        tikgen.render(tikgen.load_template(folder_with(tmp_path, text)))
+
+
+def test_functions_in_a_string_may_have_the_same_name(tmp_path: Path) -> None:
+    text = TEXT.replace("@ti.kernel", f"{FUNC}TEXT = '''\n{FUNC}'''\n\n\n@ti.kernel")
+    tikgen.render(tikgen.load_template(folder_with(tmp_path, text)))
+
+
 def test_a_missing_macro_file_is_named(tmp_path: Path) -> None:
     folder = folder_with(tmp_path, '#% from "_shared/nothing.j2" import a\n' + TEXT)
     with pytest.raises(RenderError, match=r"cannot find the file '_shared/nothing.j2'"):

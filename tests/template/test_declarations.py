@@ -85,6 +85,16 @@ METHODS = [
             '(Array("x", p.dtype, ("n",), role="work"),)',
             r"workspace\(\) declares two arguments named 'x'; each takes a name of its own \(in",
         ),
+        (
+            "workspace(self, p, s):",
+            '(Array("w", p.dtype, ("n",), role="out"),)',
+            r"workspace\(\) declares w with role='out'; scratch arrays have role='work', and arg",
+        ),
+        (
+            "workspace(self, p, s):",
+            '(Array("w", p.dtype, ("n",), storage="field"),)',
+            r"workspace\(\) declares w with storage='field'; tikgen allocates scratch arrays as",
+        ),
         ("set_apart(self, p):", "p", r"set_apart\(\) returned .*; it must return a problem and a"),
         ("largest_sizes(self, p):", "4", r"largest_sizes\(\) returned 4; it must return a dict"),
     ]
@@ -284,6 +294,11 @@ def test_a_refusal_of_a_value_that_nobody_gave_says_so(make: Make) -> None:
             "",
             r"declares no array that is written; one needs role='out' or",
         ),
+        (
+            'role="out"))',
+            'role="out"), Array("w", p.dtype, ("n",), role="work"))',
+            r"arguments\(\) declares w with role='work'; scratch arrays are declared by workspace",
+        ),
         ('Array("y"', 'Array("x"', r"arguments\(\) declares two arguments named 'x'; .*py:16\)"),
         ('Array("y"', 'Array("ti"', "declares an argument 'ti', which is Taichi in the text; take"),
         *((HERE, method, problem) for method, problem in METHODS),
@@ -295,6 +310,12 @@ def test_what_methods_return_is_checked_when_a_kernel_is_built(
     template = make(old, new)
     with pytest.raises(TemplateError, match=problem):
         tikgen.build(template)
+
+
+def test_an_array_of_a_workspace_has_its_role_by_default(make: Make) -> None:
+    method = 'workspace(self, p, s):\n        return (Array("w", p.dtype, ("n",)),)'
+    source = tikgen.render(make(HERE, f"    def {method}\n\n{HERE}"))
+    assert [array.role for array in source.variant.workspace] == ["work"]
 
 
 @pytest.mark.parametrize(

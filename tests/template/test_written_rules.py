@@ -40,6 +40,7 @@ XY = " Rules for sides are a dict: {'x': 'periodic', 'y': 'clamp'}."
         ({"x": "zero", "y": ("neumann", 0)}, " Write tikgen.neumann(0)."),
         ("dirichlet", " Write tikgen.dirichlet(g) or ('value', g)."),
         ("neumann", " Write tikgen.neumann(g) or ('flux', g)."),
+        ("Neumann", " Write tikgen.neumann(g) or ('flux', g)."),
         ({"x": "zero", "y": "neumann"}, " Write tikgen.neumann(g) or ('flux', g)."),
         (("wall_flux",), " Write tikgen.neumann(g, at='wall') or ('wall_flux', g)."),
         ("absorbing", " Write tikgen.absorbing(width)."),

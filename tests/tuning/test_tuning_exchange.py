@@ -199,6 +199,7 @@ def test_an_edited_failure_and_a_file_of_an_older_version(tmp_path: Path) -> Non
         ("seconds = 0.0005", "moments = 1", "has moments"),
         ('kind = "timed"', 'kind = "guessed"', "'guessed'"),
         ("schedule = {", "schedule = 5 # {", "schedule cannot be 5"),
+        ("problem = {", "problem = {nope = 1, ", r"'nope' is unknown\. scaled takes dtype"),
     ],
 )
 def test_invalid_records_are_reported_and_the_others_imported(

@@ -11,8 +11,8 @@ import typer
 from tikgen.cli.common import PICTURES, Arch, Json, RunArch, check_file
 from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.output import print_json, print_stage, print_table, say
-from tikgen.errors import near
-from tikgen.store import default_store
+from tikgen.errors import StoreError, near
+from tikgen.store import KINDS, default_store
 from tikgen.units import size
 
 if TYPE_CHECKING:
@@ -123,7 +123,8 @@ def cache_clear_command(
 ) -> None:
     """Delete the contents of the store."""
     store = default_store()
-    held = store.sizes()
+    known = sorted({*KINDS, *store.sizes()})
+    if kind is not None and kind not in known:
+        hint = near(kind, known)
+        raise StoreError(f"{kind!r} is no kind of entries.{hint} Kinds are {', '.join(known)}.")
     say(f"removed {store.clear(kind)} entries")
-    if kind is not None and kind not in held:
-        say(f"There was nothing of the kind {kind!r}.{near(kind, held)}")

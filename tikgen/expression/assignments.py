@@ -206,11 +206,12 @@ class Assignments(Text):
         outputs: names assigned, in order of first assignment.
     """
 
-    __slots__ = ("assignments", "inputs", "outputs")
+    __slots__ = ("_source", "assignments", "inputs", "outputs")
 
     assignments: tuple[tuple[str, Expression], ...]
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
+    _source: str  # What a user wrote, of which errors quote lines; none after pickling.
 
     def __init__(self, assignments: tuple[tuple[str, Expression], ...]) -> None:
         is_listed = isinstance(assignments, tuple)
@@ -226,6 +227,7 @@ class Assignments(Text):
             assignments=assignments,
             inputs=tuple(inputs),
             outputs=tuple(outputs),
+            _source="",
         )
 
     def _printed(self) -> str:
@@ -242,7 +244,22 @@ class Assignments(Text):
             return value
         if isinstance(value, Expression):
             return cls(((free_output(value.node), value),))
-        return cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
+        found = cls(tuple((name, Expression(node)) for name, node in parse_assignments(value)))
+        object.__setattr__(found, "_source", value)
+        return found
+
+    def check(self, dtype: DType) -> None:
+        """Raise :class:`ExpressionError` if it cannot be computed in ``dtype``."""
+        try:
+            self.folded(dtype)
+        except ExpressionError:
+            if self._source:
+                self._read_in(dtype)  # Raises an error that quotes the line.
+            raise
+
+    def _read_in(self, dtype: DType) -> None:
+        """Read what a user wrote again, and refuse what cannot be computed in ``dtype``."""
+        parse_assignments(self._source, dtype)
 
     @property
     def names(self) -> tuple[str, ...]:

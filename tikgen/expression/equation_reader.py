@@ -46,7 +46,7 @@ class EquationReader(Reader):
     functions = KNOWN
 
     def __init__(self, text: str, statements: list[ast.stmt], grid: Grid) -> None:
-        super().__init__(text)
+        super().__init__(text, dtype=grid.dtype)
         self._grid = grid
         self.accesses: dict[str, tuple[str, Offset]] = {}
         self.indices: dict[str, int] = {}
@@ -155,7 +155,7 @@ class EquationReader(Reader):
             self._result = self._grid.at.get(own, CENTRE) if fixed else found
             if fixed and found is not None and found != self._result:
                 self._differ(value, self._result or CENTRE, found)
-        node = self.number(value)
+        node = self.suited(stored_name(name), value)
         self.assigned.append((stored_name(name), node))
         self._definitions[name] = self._inlined(node)
         self._places[name] = self._result
@@ -335,7 +335,8 @@ class EquationReader(Reader):
                 self._refuse(f"a neighbour is written with brackets, {name}[{offsets}]")
             return super()._call(tree, depth)
         along = self._along(name, tree, depth)
-        self._check_operands(name, len(tree.args))
+        if problem := operators.operands_problem(name, len(tree.args), self._grid):
+            self._refuse(problem)
         fields = [self.number(arg, depth) for arg in tree.args]
         places = [self._place(arg) for arg in tree.args]
         if name == "lap":
@@ -421,18 +422,9 @@ class EquationReader(Reader):
             self._refuse("upwind derivatives need all values at one place, without at=")
         return self.number(keyword.value, depth)
 
-    def _check_operands(self, name: str, count: int) -> None:
-        dim = self._grid.dim
-        wanted = {"div": dim, "curl": 2}.get(name, 1)
-        if count != wanted:
-            self._refuse(f"{name}() takes {wanted} fields; got {count}")
-        if name == "curl" and dim != 2:
-            self._refuse("curl() needs dim=2; in 3 dimensions write its components")
-        axes = axes_of(name) if name not in ("lap", "div", "curl") else ()
-        if max(axes, default=0) >= dim:
-            self._refuse(f"{name}() needs dim={max(axes) + 1}")
-        if name in AVERAGES and not self._grid.at:
-            self._refuse("averages belong to staggered grids; say by at= where the fields lie")
-
     def _error(self, problem: str) -> ExpressionError:
-        return refusal(self._text, self._at, problem)
+        return self.error_at(self._at, problem)
+
+    def error_at(self, tree: ast.AST, problem: str) -> ExpressionError:
+        """Return an error that quotes the line of a tree."""
+        return refusal(self._text, tree, problem)

@@ -11,11 +11,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
 from tikgen.expression.components import by_component
 from tikgen.expression.equation_reader import EquationReader
 from tikgen.expression.grid import Grid
+from tikgen.expression.hints import rate_hint
 from tikgen.expression.literals import copied
 from tikgen.expression.next_values import check_next_values
 from tikgen.expression.operators import AXES, INDICES, KNOWN
@@ -201,6 +203,8 @@ class Equations(Text):
                 hint = "; a block such as 'each q in 9:' or 'where x < 1:' begins a line of its own"
             if "''" in source:
                 hint = "; a next value has one prime, as in u'"
+            if "assign to expression" in problem:
+                hint = rate_hint(source) or hint
             raise ExpressionError(clipped(str(source)), problem + hint + line + quoted) from None
         try:
             text = _text_of(statements)
@@ -240,6 +244,7 @@ class Equations(Text):
         layers: Mapping[str, frozenset[int]] | None = None,
         arrays: tuple[str, ...] = (),
         walls: Mapping[str, Mapping[int, float | str]] | None = None,
+        dtype: DType | None = None,
     ) -> Update:
         """Return what the equations become on a grid.
 
@@ -258,6 +263,7 @@ class Equations(Text):
             layers: axes with matched layers for each field; those of all fields for "".
             arrays: names of arrays, which may be those of indices and coordinates.
             walls: the value of each field at the first point of axes, or the name of one.
+            dtype: where it is given, what cannot be computed in it is refused.
 
         Raises:
             ExpressionError: if they do not fit it; the message quotes the line.
@@ -269,7 +275,7 @@ class Equations(Text):
         lists = {n: v for n, v in (constants or {}).items() if isinstance(v, tuple)}
         grid = Grid(
             *(dim, order, known, scalars, numbers, places, outputs, mask),
-            *(vectors or {}, lists, where or {}, layers or {}, arrays),
+            *(vectors or {}, lists, where or {}, layers or {}, arrays, dtype),
         )
         update, terms = self._read(replace(grid, mask=None) if grid.mask else grid)
         update = update.held_on(walls) if walls else update

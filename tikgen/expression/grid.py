@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from tikgen.dtypes import DType
+
 
 @dataclass(frozen=True)
 class Grid:
@@ -24,6 +26,7 @@ class Grid:
         where: conditions by name.
         layers: axes with matched layers for each field; those of all fields for "".
         arrays: names of arrays, which may be those of indices and coordinates.
+        dtype: where it is given, what cannot be computed in it is refused.
     """
 
     dim: int
@@ -39,6 +42,7 @@ class Grid:
     where: Mapping[str, str] = field(default_factory=dict)
     layers: Mapping[str, frozenset[int]] = field(default_factory=dict)
     arrays: tuple[str, ...] = ()
+    dtype: DType | None = None
 
     @property
     def numbers(self) -> tuple[str, ...]:

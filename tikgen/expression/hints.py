@@ -24,7 +24,12 @@ _MAGNITUDE = re.compile(r"\|([^|\n]+)\|")
 _NAME = r"(?!(?:and|or|not|if|else|in|is|for|each|where|elsewhere|with)\b)[^\W\d]\w*"
 _BESIDE = re.compile(rf"(?<![\w.])({_NAME}) +({_NAME})")
 _MULTIPLE = re.compile(rf"(?<![\w.])(\d+\.?\d*) *(?![eEjJ][-+\d]|[eEjJ]\b)({_NAME})")
+# A rate such as du/dt, and one that may be multiplied as it is.
+_RATE = re.compile(r"(?:^|;) *d(\w+) */ *dt *= *([^;#\n]+)", re.MULTILINE)
+_FACTOR = re.compile(r"[\w.]+(?:\([^()]*\))?(?: *\* *[\w.]+(?:\([^()]*\))?)*")
 _EQUALITY = re.compile(r"[\w\])] *=(?!=)")
+# Means over all points, in other tools.
+MEANS = frozenset({"mean", "average", "avg", "nanmean"})
 
 _CHARACTERS = {
     **dict.fromkeys("\u2212\u2013\u2014\u2010", "-"),
@@ -102,3 +107,21 @@ def _of_line(text: str, problem: str, number: int | None) -> str:
     if pair := _MULTIPLE.search(line):
         return f"; an operator is missing: write {pair[1]}*{pair[2]}"
     return ""
+
+
+def mean_hint(operand: str) -> str:
+    """Return what to write for the mean of an operand over all points."""
+    return (
+        f'"total = sum({operand})" is a reduction; the caller divides it by the number of points, '
+        'or a program does, as in "m = total / 4096"'
+    )
+
+
+def rate_hint(text: str) -> str:
+    """Return the step of time for an equation such as ``du/dt = lap(u)``, or nothing."""
+    found = _RATE.search(text)
+    if found is None:
+        return ""
+    field, rate = found[1], found[2].strip()
+    rate = rate if _FACTOR.fullmatch(rate) else f"({rate})"
+    return f'; write "{field}\' = {field} + dt*{rate}"'

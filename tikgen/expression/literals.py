@@ -7,6 +7,7 @@ import operator
 from typing import Any, TypeVar
 
 from tikgen.expression.chains import chain_of
+from tikgen.expression.tree import BEYOND_INTEGERS
 
 T = TypeVar("T", bound=ast.AST)
 _WHOLE = {
@@ -68,7 +69,8 @@ def nodes_in(tree: ast.AST) -> list[ast.AST]:
 
 def literal(tree: ast.AST, value: float) -> ast.Constant:
     """Return a literal in place of a tree, for a number of a list or a block."""
-    number = int(value) if value == int(value) else value
+    is_whole_number = abs(value) < BEYOND_INTEGERS and value == int(value)
+    number = int(value) if is_whole_number else value
     return _marked(ast.copy_location(ast.Constant(number), tree))
 
 

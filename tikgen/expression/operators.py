@@ -7,6 +7,7 @@ from fractions import Fraction
 from operator import itemgetter
 
 from tikgen.expression.differences import central, staggered
+from tikgen.expression.grid import Grid
 from tikgen.expression.tree import FUNCTIONS, Node
 
 INDICES = "ijk"
@@ -39,6 +40,21 @@ def without_neighbours(name: str, is_given: bool) -> str:
         f"{name!r} is {what}, and has no neighbours; give the array another name, or its type, as "
         f"in types={{{name!r}: 'f32'}}"
     )
+
+
+def operands_problem(name: str, count: int, grid: Grid) -> str:
+    """Return why an operator cannot be applied to so many operands on a grid, or nothing."""
+    wanted = {"div": grid.dim, "curl": 2}.get(name, 1)
+    if count != wanted:
+        return f"{name}() takes {wanted} fields; got {count}"
+    if name == "curl" and grid.dim != 2:
+        return "curl() needs dim=2; in 3 dimensions write its components"
+    axes = axes_of(name) if name not in ("lap", "div", "curl") else ()
+    if max(axes, default=0) >= grid.dim:
+        return f"{name}() needs dim={max(axes) + 1}"
+    if name in AVERAGES and not grid.at:
+        return "averages belong to staggered grids; say by at= where the fields lie"
+    return ""
 
 
 def nested(name: str, operand: str) -> str:

@@ -11,13 +11,22 @@ from typing import NoReturn
 
 import numpy as np
 
+from tikgen.dtypes import DType
 from tikgen.errors import ExpressionError, near
 from tikgen.expression.chains import chain_of
 from tikgen.expression.helpers import HELPERS
-from tikgen.expression.hints import hint_for, instead_of
+from tikgen.expression.hints import MEANS, hint_for, instead_of, mean_hint
 from tikgen.expression.own_functions import inlined, parsed_definitions
 from tikgen.expression.replaced import PROBLEM, replaced
-from tikgen.expression.tree import BEYOND_INTEGERS, CONSTANTS, FUNCTIONS, Node, literal_value
+from tikgen.expression.tree import (
+    BEYOND_INTEGERS,
+    CONSTANTS,
+    FUNCTIONS,
+    LITERALS,
+    Node,
+    literal_value,
+)
+from tikgen.expression.unsuited import at_operator, innermost, problem_of
 from tikgen.expression.vector_math import NAMES
 from tikgen.units import counted
 
@@ -69,13 +78,18 @@ def parse_expression(text: object) -> Node:
     return Reader(text).number(statements[0].value)
 
 
-def parse_assignments(text: object) -> list[tuple[str, Node]]:
-    """Return (name, tree) for each assignment in a text; raise ExpressionError."""
+def parse_assignments(text: object, dtype: DType | None = None) -> list[tuple[str, Node]]:
+    """Return (name, tree) for each assignment in a text; raise ExpressionError.
+
+    Args:
+        text: what a user wrote.
+        dtype: where it is given, what cannot be computed in it is refused.
+    """
     text, statements = statements_of(text)
     statements = written_out(text, statements)
-    reader = Reader(text, statements)
+    reader = Reader(text, statements, dtype)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
-        node = reader.number(statements[0].value)
+        node = reader.suited("", statements[0].value)
         return [(free_output(node), node)]
     for target in replaced(statements):
         raise ExpressionError(clipped(text), f"{target.id!r} {PROBLEM}")
@@ -168,9 +182,14 @@ class Reader:
     longest_chain = LONGEST_CHAIN
     functions = tuple(FUNCTIONS)
 
-    def __init__(self, text: str, statements: Iterable[ast.stmt] = ()) -> None:
+    def __init__(
+        self, text: str, statements: Iterable[ast.stmt] = (), dtype: DType | None = None
+    ) -> None:
         self._text = text
         self._count = 0
+        # Where a dtype is given, what cannot be computed in it is refused.
+        self._dtype = dtype
+        self._literals: dict[str, Node] = {}  # By the names to which they are assigned.
         # Names that the text assigns.
         self.targets = frozenset(
             target.id
@@ -192,11 +211,41 @@ class Reader:
             self._refuse(f"has {what}; only assignments 'name = value' are allowed{hint}")
         if len(statement.targets) != 1 or not isinstance(statement.targets[0], ast.Name):
             self._refuse(f"{self._piece(statement.targets[0])!r}: assign to one plain name")
-        return self._name(statement.targets[0].id), self.number(statement.value)
+        name = self._name(statement.targets[0].id)
+        return name, self.suited(name, statement.value)
 
     def is_constant(self, name: str) -> bool:
         """Return whether a name is pi or e, and nothing in the text that the text assigns."""
         return name in CONSTANTS and name not in self.targets
+
+    def suited(self, name: str, tree: ast.expr) -> Node:
+        """Return the tree of a number that is assigned to a name."""
+        node = self.number(tree)
+        if self._dtype is not None:
+            problem, folded = problem_of(node, self._dtype, self._literals)
+            if problem:
+                self._refuse_unsuited(tree, problem)
+            self._literals.pop(name, None)
+            if folded.op in LITERALS:
+                self._literals[name] = folded
+        return node
+
+    def _refuse_unsuited(self, tree: ast.expr, problem: str) -> NoReturn:
+        """Refuse the part of a right-hand side that the dtype cannot have."""
+
+        def problem_in(part: ast.expr) -> str:
+            self._count = 0
+            try:
+                node = self.number(part)
+            except ExpressionError:  # It is no value, such as the name of a function.
+                return ""
+            assert self._dtype is not None
+            return problem_of(node, self._dtype, self._literals)[0]
+
+        part, problem = innermost(tree, problem, problem_in)
+        if "does not fit" in problem and not isinstance(part, ast.Constant):
+            problem = f"{self._piece(part)!r} stands for terms with other numbers: {problem}"
+        raise self.error_at(at_operator(self._text, part), problem)
 
     def number(self, tree: ast.expr, depth: int = 0) -> Node:
         """Return the tree of a number; truth values are cast."""
@@ -303,6 +352,9 @@ class Reader:
         name = tree.func.id
         if name not in FUNCTIONS:
             known = ", ".join(self.functions)
+            if name in MEANS:
+                operand = ", ".join(map(self._piece, tree.args))
+                self._refuse(f"calls {name!r}, which is not a function; {mean_hint(operand)}")
             hint = near(name, self.functions)
             self._refuse(f"calls {name!r}, which is not a function.{hint} Known: {known}")
         if tree.keywords:
@@ -340,6 +392,11 @@ class Reader:
     def _error(self, problem: str) -> ExpressionError:
         return ExpressionError(clipped(self._text), problem)
 
+    def error_at(self, tree: ast.AST, problem: str) -> ExpressionError:
+        """Return an error that quotes the line of a tree."""
+        place = quoted(self._text, getattr(tree, "lineno", 1), getattr(tree, "col_offset", 0))
+        return ExpressionError(clipped(self._text), problem + place)
+
 
 def _fold(op: str, nodes: Iterable[Node]) -> Node:
     """Return the nodes joined by ``op``, from left to right."""
@@ -357,6 +414,8 @@ def _article(tree: ast.AST) -> str:
         ast.Attribute: "an attribute",
         ast.Subscript: "a subscript",
         ast.Lambda: "a lambda",
+        ast.List: "a list",
+        ast.Tuple: "a tuple",
         ast.NamedExpr: "a walrus assignment",
         ast.JoinedStr: "an f-string",
         ast.Starred: "a starred value",

@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from tikgen.dtypes import DType
-from tikgen.errors import ExpressionError
 from tikgen.expression.assignments import Assignments, Expression
-from tikgen.expression.reader import (
-    Reader,
-    clipped,
-    free_output,
-    quoted,
-    statements_of,
-    written_out,
-)
+from tikgen.expression.reader import Reader, free_output, statements_of, written_out
 from tikgen.expression.reductions import TERMS, misused, reduction_of, unusable
 from tikgen.expression.text import once_for_dtype
 from tikgen.expression.tree import Node
@@ -69,7 +61,12 @@ class Reducing(Assignments):
         if isinstance(value, Assignments | Expression):
             return cls(Assignments.parse(value).assignments)
         nodes, reductions = _parsed(value)
-        return cls(tuple((name, Expression(node)) for name, node in nodes), reductions)
+        found = cls(tuple((name, Expression(node)) for name, node in nodes), reductions)
+        object.__setattr__(found, "_source", value)
+        return found
+
+    def _read_in(self, dtype: DType) -> None:
+        _parsed(self._source, dtype)
 
     @property
     def written(self) -> tuple[str, ...]:
@@ -107,24 +104,23 @@ class _Reader(Reader):
             raise self.error_at(tree, problem)
         return super()._call(tree, depth)
 
-    def error_at(self, tree: ast.AST, problem: str) -> ExpressionError:
-        """Return an error that quotes the line of a tree."""
-        number = getattr(tree, "lineno", 1)
-        place = quoted(self._text, number, getattr(tree, "col_offset", 0))
-        return ExpressionError(clipped(self._text), problem + place)
 
+def _parsed(
+    text: object, dtype: DType | None = None
+) -> tuple[list[tuple[str, Node]], dict[str, str]]:
+    """Return (name, tree) for each assignment in a text, and its reductions.
 
-def _parsed(text: object) -> tuple[list[tuple[str, Node]], dict[str, str]]:
-    """Return (name, tree) for each assignment in a text, and its reductions."""
+    Where a dtype is given, what cannot be computed in it is refused.
+    """
     text, statements = statements_of(text)
     statements = written_out(text, statements)
-    reader = _Reader(text, statements)
+    reader = _Reader(text, statements, dtype)
     if len(statements) == 1 and isinstance(statements[0], ast.Expr):
         value = statements[0].value
         operation = reduction_of(value)
         if found := unusable([ast.Name("")], [value]):
             raise reader.error_at(*found)
-        node = reader.number(_operand(value))
+        node = reader.suited("", _operand(value))
         name = free_output(node)
         return [(name, node)], {name: operation} if operation else {}
     plain = [

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -60,6 +61,24 @@ def unusable(targets: Sequence[ast.Name], values: Sequence[ast.expr]) -> tuple[a
                 f"{node.id!r} is a reduction, known only after the pass; read it in another kernel"
             )
     return None
+
+
+def extreme_hint(source: str, name: str, value: object) -> str:
+    """Return how a reduction is written, for an array of one element that does not fit, or nothing.
+
+    Args:
+        source: the text.
+        name: the argument.
+        value: the shape that was passed, or anything else.
+    """
+    found = re.search(rf"(?:^|[;\n])\s*{name}\s*=\s*((max|min)\([^;\n#]*)", source)
+    if found is None or not isinstance(value, tuple) or value != (1,):
+        return ""
+    what, operation = found[1].strip(), found[2]
+    return (
+        f"; a reduction over all points is {operation}(e) of one expression, as in "
+        f"{name} = {operation}({what})"
+    )
 
 
 def _is_of_one(call: ast.Call) -> bool:

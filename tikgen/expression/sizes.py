@@ -6,7 +6,8 @@ import ast
 from collections.abc import Callable, Sequence
 from typing import NoReturn
 
-from tikgen.expression.chains import chain_of
+from tikgen.expression.chains import chain_of, text_of
+from tikgen.expression.operators import AXES
 
 
 class Sizes:
@@ -45,6 +46,13 @@ class Sizes:
                 return size
             case ast.IfExp():
                 return self.same(tree, [tree.body, tree.orelse])
+            case ast.Call(func=ast.Name(id="dot"), args=[one, other]):
+                self._check_carried(tree, one, other)
+                return 0
+            case ast.Call(func=ast.Name(id="grad"), args=[operand]) if self.of(operand):
+                name = text_of(operand)
+                each = ", ".join(f"d{letter}({name})" for letter in AXES[: self._dim])
+                self._refuse(tree, f"takes the gradient of a vector; its derivatives are {each}")
             case ast.Call(func=ast.Name(id="grad")):
                 return self._dim
             case ast.Call(func=ast.Name(id="curl")):
@@ -61,6 +69,17 @@ class Sizes:
         if len(sizes) > 1:
             self._refuse(tree, "takes vectors of one size, or numbers alone")
         return sizes.pop() if sizes else 0
+
+    def _check_carried(self, tree: ast.Call, one: ast.expr, other: ast.expr) -> None:
+        """Refuse what a flow does to a vector, with what it is term by term."""
+        for flow, gradient in ((one, other), (other, one)):
+            match gradient:
+                case ast.Call(func=ast.Name(id="grad"), args=[operand]) if self.of(operand):
+                    is_named = isinstance(flow, ast.Name)
+                    by, name = text_of(flow) if is_named else "flow", text_of(operand)
+                    terms = " + ".join(f"{by}.{a}*d{a}({name})" for a in AXES[: self._dim])
+                    write = "write" if is_named else "name the other one, and write"
+                    self._refuse(tree, f"takes the gradient of a vector; {write} {terms}")
 
     def _of_operation(self, tree: ast.BinOp, left: int, right: int) -> int:
         match tree.op:

@@ -227,7 +227,8 @@ def _node_problem(node: Node, dtype: DType) -> str | None:
         if not math.isfinite(value := float(node.value)):
             return None
         is_fit = abs(value) <= _largest(dtype.computed)
-        return None if is_fit else f"{node.value!r} does not fit {dtype.computed}"
+        shown = node.value if abs(value) < BEYOND_INTEGERS else value
+        return None if is_fit else f"{shown!r} does not fit {dtype.computed}"
     if node.op == "/":
         return f"/ needs a float dtype, and this one is {dtype}; use // to round down"
     if node.op == "constant" or (node.op in FUNCTIONS and FUNCTIONS[node.op][2]):

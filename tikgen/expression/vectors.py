@@ -10,6 +10,7 @@ from typing import NoReturn
 from tikgen.errors import near
 from tikgen.expression.chains import chain_of
 from tikgen.expression.components import LETTERS, component_name, components
+from tikgen.expression.lists import by_item, first_list
 from tikgen.expression.literals import (
     copied,
     known_value,
@@ -315,6 +316,9 @@ class Expansion(ast.NodeTransformer):
         return self._size(target) if isinstance(target, ast.Name) else 0
 
     def _by_component(self, statement: ast.Assign, count: int) -> list[ast.stmt]:
+        if listed := first_list(statement.value):
+            written = by_item(statement, count, self._of_component)
+            self._refuse(listed, f"a list is no value; write {written}")
         found = self._sizes.of(statement.value)
         if found != count:
             what = f"a vector of {found}" if found else "a number"
@@ -322,12 +326,14 @@ class Expansion(ast.NodeTransformer):
                 statement.value,
                 f"is {what}, and what it is assigned to has {count} components",
             )
-        statements: list[ast.stmt] = []
-        for number in range(count):
-            self._component = number
-            statements.append(self.visit(copied(statement)))
+        statements = [self._of_component(copied(statement), number) for number in range(count)]
         self._component = None
         return statements
+
+    def _of_component(self, statement: ast.Assign, number: int) -> ast.stmt:
+        self._component = number
+        found: ast.stmt = self.visit(statement)
+        return found
 
     def _size(self, tree: ast.Name) -> int:
         """Return how many components the value of a name has, 0 for a number."""
@@ -385,6 +391,7 @@ class Expansion(ast.NodeTransformer):
     def _of_vectors(self, tree: ast.Call, name: str) -> ast.expr:
         """Return a scalar product, a length, or a component of a vector product."""
         count = 1 if name == "norm" else 2
+        self._sizes.of(tree)
         size = self._sizes.same(tree, tree.args)
         if not size or len(tree.args) != count or tree.keywords:
             hint = "; abs(u) is the magnitude of a number" if name == "norm" else ""

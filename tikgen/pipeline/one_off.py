@@ -207,6 +207,7 @@ def _annotation(value: Any) -> Any:
 def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
     """Return the arguments that the annotations of a ``ti.kernel`` declare."""
     read_only = only_read(text, kernel.__name__)
+    elements = kernels.elements_of(kernel)
     found: list[Argument] = []
     for name, kind, dtype, ndim in kernels.kernel_arguments(kernel):
         if kind == "scalar" and dtype in DType.__members__:
@@ -214,9 +215,12 @@ def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
         elif kind == "array" and dtype in DType.__members__ and ndim:
             shape = tuple(f"{name}_{axis}" for axis in range(ndim))
             role: Role = "in" if name in read_only else "inout"
-            found.append(Array(name, DType(dtype), shape, role=role, covered=False, inplace=True))
+            found.append(
+                Array(name, DType(dtype), shape, role, covered=False, inplace=True, assumed=True)
+            )
         else:
-            found.append(Opaque(name))
+            known = DType(dtype) if kind == "array" and dtype in DType.__members__ else None
+            found.append(Opaque(name, ndim or None, elements.get(name, ()), known))
     return tuple(found)
 
 

@@ -253,10 +253,11 @@ def hashed(variant: Variant, text: str, line_map: tuple[str, ...]) -> Source:
     """Return a rendered text as the source of ``variant``, with its digest.
 
     Raises:
-        RenderError: if the text is not Python.
+        RenderError: if the text is not Python, or defines two kernels or functions of one name.
     """
     source = Source(variant, text, digest_of(text), line_map)
     _check_syntax(source)
+    _check_names(source)
     return source
 
 
@@ -292,6 +293,8 @@ _EXTENT = re.compile(r"\b(\w+)\.shape\[(\d)\]")
 # Heads of parallel loops, and of some others.
 _EXTENT_OR_HEAD = re.compile(rf"{_EXTENT.pattern}|^    for .*?:$", re.MULTILINE | re.DOTALL)
 _FEW_TURNS = 1024
+# A kernel or a function of Taichi, whose decorator is right above it.
+_DEFINITION = re.compile(r"@(?:\w+\.)?(?:kernel|func|real_func)\b.*\ndef (\w+)")
 _DOCSTRING = re.compile(r'^ *"""[^"\\\n]*"""$', re.MULTILINE)
 
 
@@ -359,3 +362,29 @@ def _check_syntax(source: Source) -> None:
         problem = "the rendered text nests too deeply for Python; split long chains of operators"
         name, params = source.variant.template.name, source.variant.params
         raise RenderError(name, problem, params=params) from None
+
+
+def _check_names(source: Source) -> None:
+    """Refuse functions of Taichi of one name: Python would take the last one silently."""
+    names = _DEFINITION.findall(source.text)
+    if len(names) == len({*names}):
+        return
+    first: dict[str, int] = {}
+    for node in ast.parse(source.text).body:  # A string may have such lines as well.
+        if isinstance(node, ast.FunctionDef) and any(map(_is_taichis, node.decorator_list)):
+            earlier = first.setdefault(node.name, node.lineno)
+            if earlier == node.lineno:
+                continue
+            lines = (source.template_line(n) or f"line {n}" for n in (earlier, node.lineno))
+            raise RenderError(
+                source.variant.template.name,
+                f"the text defines {node.name!r} twice, in {' and '.join(lines)}; each kernel and "
+                "each function takes a name of its own",
+                **source.located(node.lineno),
+            )
+
+
+def _is_taichis(decorator: ast.expr) -> bool:
+    """Tell whether a decorator makes a kernel or a function of Taichi."""
+    name = getattr(decorator, "attr", getattr(decorator, "id", ""))
+    return name in ("kernel", "func", "real_func")

@@ -10,10 +10,11 @@ import numpy as np
 from tikgen.dtypes import DType
 from tikgen.taichi import arrays
 from tikgen.template.argument_checks import Check, Rules, hidden_problem, is_tensor, kind_of
-from tikgen.template.arguments import Array, Scalar, split_extent
+from tikgen.template.arguments import Argument, Array, Opaque, Scalar, split_extent
 from tikgen.units import counted
 
 _STALE = "argument {name!r} was made before the last ti.init and is stale"
+_TAKES = "takes a NumPy array, a ti.ndarray or a torch tensor"
 _TORCH_NAMES = {f"torch.{dtype.numpy.name}": dtype for dtype in DType}
 
 
@@ -68,11 +69,45 @@ class Signature(Rules):
     def _made_check(self, argument: Array | Scalar) -> Check:
         return _TaichiCheck(argument, self.symbols)
 
-    def _opaque_problem(self, name: str, value: Any) -> str:
+    def _opaque_problem(self, argument: Argument, value: Any) -> str:
+        name = argument.name
         if isinstance(value, arrays.TaichiArray) and arrays.is_stale(value):
             return _STALE.format(name=name)  # It could kill the process.
-        problem = hidden_problem(name, value)
-        return f"argument {name!r} {problem}" if problem else ""
+        if problem := hidden_problem(name, value):
+            return f"argument {name!r} {problem}"
+        if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
+            return f"argument {name!r} is not C-contiguous; pass np.ascontiguousarray({name})"
+        if not isinstance(argument, Opaque):
+            return ""
+        dtype = argument.dtype
+        if dtype and isinstance(value, np.ndarray) and value.dtype != dtype.numpy:
+            return f"argument {name!r} takes dtype {dtype}; got {value.dtype}"
+        return _elements_problem(argument, value)
+
+
+def _elements_problem(argument: Opaque, value: Any) -> str:
+    """Return how the shape of an array of vectors or matrices is wrong, or nothing."""
+    name, axes, elements = argument.name, argument.axes, argument.elements
+    if not elements:
+        return ""
+    if not hasattr(value, "shape"):
+        return f"argument {name!r} {_TAKES}; got {kind_of(value)}"
+    shape = tuple(value.shape)
+    own = ("...",) if axes is None else tuple(f"{name}_{axis}" for axis in range(axes))
+    if isinstance(value, arrays.TaichiArray):
+        if value.element_shape == elements and axes in (None, len(shape)):
+            return ""
+        takes = f"{_tuple(own)} with elements of shape {elements}"
+        return f"argument {name!r} takes shape {takes}; got {shape} with {value.element_shape}"
+    # Elements of other arrays lie along their last axes.
+    count = len(shape) - len(elements)
+    if shape[max(0, count) :] == elements and axes in (None, count):
+        return ""
+    return f"argument {name!r} takes shape {_tuple((*own, *elements))}; got {shape}"
+
+
+def _tuple(extents: tuple[int | str, ...]) -> str:
+    return f"({', '.join(map(str, extents))}{',' * (len(extents) == 1)})"
 
 
 class _TaichiCheck(Check):
@@ -111,10 +146,7 @@ class _TaichiCheck(Check):
         else:
             hint = f"; pass torch.from_dlpack({self.name})" if hasattr(value, "__dlpack__") else ""
             hint = getattr(type(value), "hint_for_kernels", hint)
-            return (
-                f"argument {self.name!r} takes a NumPy array, a ti.ndarray or a torch tensor; "
-                f"got {kind_of(value)}{hint}"
-            )
+            return f"argument {self.name!r} {_TAKES}; got {kind_of(value)}{hint}"
         if not hasattr(value, "data_ptr") and arrays.is_stale(value):
             return _STALE.format(name=self.name)
         if found != self.dtype.value:

@@ -12,7 +12,7 @@ import numpy as np
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 from taichi.lang.field import ScalarField
-from taichi.lang.matrix import MatrixField
+from taichi.lang.matrix import MatrixField, MatrixType
 from taichi.lang.util import to_taichi_type
 from taichi.types import primitive_types
 from taichi.types.annotations import template as template_annotation
@@ -42,6 +42,16 @@ def kernel_arguments(kernel: Any) -> list[tuple[str, str, str | None, int]]:
             found.append((argument.name, "scalar", str(annotation), 0))
         else:
             found.append((argument.name, "other", str(annotation), 0))
+    return found
+
+
+def elements_of(kernel: Any) -> dict[str, tuple[int, ...]]:
+    """Return the shape of the elements of each array of vectors or matrices that declares it."""
+    found = {}
+    for argument in kernel._primal.arguments:
+        dtype = getattr(argument.annotation, "dtype", None)
+        if isinstance(dtype, MatrixType) and None not in dtype.get_shape():
+            found[argument.name] = dtype.get_shape()
     return found
 
 

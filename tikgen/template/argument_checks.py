@@ -39,6 +39,7 @@ class Check:
         self.takes_field = isinstance(argument, Array) and argument.storage == "field"
         self.takes_host = not self.is_scalar and not self.takes_field
         self.written = isinstance(argument, Array) and argument.written
+        self.writes = "may write" if getattr(argument, "assumed", False) else "writes"
         self.inplace = isinstance(argument, Array) and argument.inplace
         self.strided = isinstance(argument, Array) and argument.strided
         self.shape = argument.shape if isinstance(argument, Array) else ()
@@ -110,7 +111,7 @@ class Check:
         if not (is_locked or value.flags.c_contiguous or self.takes_view(value)):
             copy = f"np.ascontiguousarray({self.name})"
             return self.layout_problem("C-contiguous", value, copy)
-        return f"argument {self.name!r} is read-only, and the kernel writes to it"
+        return f"argument {self.name!r} is read-only, and the kernel {self.writes} to it"
 
     def layout_problem(self, wanted: str, value: Any, copy: str) -> str:
         """Return how the strides of an array are wrong.
@@ -214,7 +215,7 @@ class Rules(Constant):
         """Return the check of one argument."""
         raise NotImplementedError
 
-    def _opaque_problem(self, name: str, value: Any) -> str:
+    def _opaque_problem(self, argument: Argument, value: Any) -> str:
         """Return why an argument that is passed unchecked must not be passed, or nothing."""
         raise NotImplementedError
 
@@ -257,7 +258,7 @@ class Rules(Constant):
             ArgumentError: naming the argument, what it must be and what it is.
         """
         for index in self._opaque:
-            if problem := self._opaque_problem(self.names[index], values[index]):
+            if problem := self._opaque_problem(self.arguments[index], values[index]):
                 raise self._error(problem)
         device_kind = self.device_kind
         sizes = [-1] * len(self.symbols)
@@ -280,7 +281,8 @@ class Rules(Constant):
                     raise self._error(self._with_hint(problem, check.name, value))
                 shape = value.shape
             if len(shape) != check.ndim:
-                raise self._error(check.wrong_ndim(tuple(shape)))
+                problem = check.wrong_ndim(tuple(shape))
+                raise self._error(problem + self.hint(check.name, tuple(shape)))
             count = 1
             for (symbol, more), extent in zip(check.extents, shape, strict=True):
                 count *= extent
@@ -292,7 +294,8 @@ class Rules(Constant):
                         raise self._error(check.wrong_size(tuple(shape), self.symbols[symbol]))
                     sizes[symbol] = extent - more
                 elif sizes[symbol] != extent - more:
-                    raise self._error(check.wrong_extent(tuple(shape), self.symbols, sizes))
+                    problem = check.wrong_extent(tuple(shape), self.symbols, sizes)
+                    raise self._error(problem + self.hint(check.name, tuple(shape)))
             if not 0 < count <= MOST_ELEMENTS:
                 raise self._error(check.wrong_count(tuple(shape)))
             if check.strided and views.span_of(value) > MOST_ELEMENTS:
@@ -338,7 +341,7 @@ class Rules(Constant):
         allowed = " (the very same array would be fine)" if may_be_same else ""
         raise self._error(
             f"arguments {one.name!r} and {other.name!r} share memory, "
-            f"and the kernel writes to {one.name!r}{allowed}; pass a copy"
+            f"and the kernel {one.writes} to {one.name!r}{allowed}; pass a copy"
         )
 
     def unknown(self, name: str, value: Any) -> str:

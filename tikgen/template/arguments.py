@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
 import numpy as np
@@ -41,6 +41,7 @@ class Array:
         values: what verification draws: ``"small"`` for floats from -1 to 1 and small whole
             numbers, ``"any"`` where the kernel must be right for every finite number, of which
             some launches then take. An index is ``"small"``, or made by ``Template.inputs``.
+        assumed: whether the role is that which the text of a kernel allows, and not declared.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Array:
     inplace: bool = False
     strided: bool = False
     values: Values = "small"
+    assumed: bool = field(default=False, repr=False)
 
     def __post_init__(self) -> None:
         """Raise :class:`DeclarationError` for what an array cannot have."""
@@ -127,9 +129,19 @@ class Scalar:
 
 @dataclass(frozen=True)
 class Opaque:
-    """An argument of a user's own kernel about which tikgen knows nothing; passed unchecked."""
+    """An argument of a user's own kernel that tikgen cannot check; Taichi says what it takes.
+
+    Attributes:
+        name: name in the kernel's signature.
+        axes: number of axes of an array of vectors or matrices, without theirs, if it is known.
+        elements: the shape of its elements, if it is known.
+        dtype: the type of the elements of an array of any number of axes, if it is known.
+    """
 
     name: str
+    axes: int | None = None
+    elements: tuple[int, ...] = ()
+    dtype: DType | None = None
 
     def __str__(self) -> str:
         return f"{self.name}: as the kernel declares"

@@ -236,7 +236,8 @@ class Template(Constant):
         Args:
             p: the problem.
             name: name of the argument.
-            value: what was passed: anything for a name that is unknown, else no array.
+            value: what was passed: anything for a name that is unknown, else no array; of an array
+                of a wrong shape its shape.
         """
         is_number = isinstance(value, int | float | np.number) and hasattr(p, "scalars")
         if is_number and any(argument.name == name for argument in self.arguments(p)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -29,7 +30,7 @@ _TAKEN = {"ti": "Taichi", "range": "Python's range"}
 def declared(
     template: Declaring, method: str, *models: Any, beside: tuple[Argument, ...] = ()
 ) -> tuple[Any, ...]:
-    """Return what a template declares.
+    """Return what a template declares; an array of a workspace has the role ``"work"``.
 
     Args:
         template: the template.
@@ -52,7 +53,8 @@ def declared(
     if problem := _problem_of(found, is_workspace, beside):
         told = f"{method} declares {problem}{place_of(template, method)}"
         raise TemplateError(template.name, told)
-    return found
+    # The default role says nothing about an array that no caller passes.
+    return tuple(replace(a, role="work") for a in found) if is_workspace else found
 
 
 def returned_schedule(
@@ -118,6 +120,9 @@ def _problem_of(
     if is_workspace and (unknown := {*symbols(found)} - {*symbols(beside)}):
         known = ", ".join(symbols(beside)) or "none"
         return f"a size {min(unknown)!r}, which no argument has; sizes of arguments are {known}"
+    for argument in found:
+        if isinstance(argument, Array) and (problem := _role_problem(argument, is_workspace)):
+            return problem
     names = [argument.name for argument in (*beside, *found)]
     for name in names:
         if names.count(name) > 1:
@@ -128,4 +133,17 @@ def _problem_of(
     is_written = any(isinstance(a, Opaque) or (isinstance(a, Array) and a.written) for a in found)
     if found and not (is_workspace or is_written):
         return "no array that is written; one needs role='out' or 'inout'"
+    return ""
+
+
+def _role_problem(array: Array, is_workspace: bool) -> str:
+    """Return why the method cannot declare an array of this role, or nothing."""
+    what = f"{array.name} with role={array.role!r}"
+    if not is_workspace:
+        is_scratch = array.role == "work"
+        return f"{what}; scratch arrays are declared by workspace()" if is_scratch else ""
+    if array.storage == "field":
+        return f"{array.name} with storage='field'; tikgen allocates scratch arrays as ndarrays"
+    if array.role in ("out", "inout"):
+        return f"{what}; scratch arrays have role='work', and arguments() declares what is passed"
     return ""

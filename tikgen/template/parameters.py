@@ -269,7 +269,7 @@ def make_model(
     try:
         return model(**values)
     except ValidationError as error:
-        raise ParameterError(template, _problems(model, error, values)) from None
+        raise ParameterError(template, _problems(model, error, values, template)) from None
     except _CheckFails as error:
         raise TemplateError(template, error.problem) from error.__cause__
 
@@ -369,7 +369,7 @@ def _words(annotation: Any) -> list[str]:
 
 
 def _problems(
-    model: type[ParameterModel], error: ValidationError, given: Mapping[str, Any]
+    model: type[ParameterModel], error: ValidationError, given: Mapping[str, Any], template: str
 ) -> dict[str, str]:
     problems: dict[str, str] = {}
     for detail in error.errors(include_url=False):
@@ -385,6 +385,8 @@ def _problems(
         elif name in model.model_fields:
             field = model.model_fields[name]
             problems.setdefault(name, _refusal(field, given.get(name, field.default)))
+        elif detail["type"] == "extra_forbidden":
+            problems |= ParameterError.unknown(template, name, model.model_fields).problems
         else:
             problems.setdefault(name, detail["msg"])
     return problems

@@ -125,8 +125,8 @@ def _of_keys(rules: Mapping[Any, Any]) -> str:
 
 
 def _of_word(word: str, kinds: tuple[str, ...]) -> str:
-    if word in _MADE:
-        made, plain = _MADE[word]
+    if word.lower() in _MADE:
+        made, plain = _MADE[word.lower()]
         return f" Write tikgen.{made}{f' or {plain}' if plain else ''}."
     return "" if word in kinds else near(word, [*kinds, "dirichlet", "neumann", "absorbing"])
 
