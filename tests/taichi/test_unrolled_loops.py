@@ -146,12 +146,12 @@ def test_other_loops_stay(code: str) -> None:
     )
 
 
-def test_nests_of_many_turns_keep_their_outer_loops() -> None:
-    inner = "for b in range(5):\n        for c in range(5):\n            x[i] += c"
-    nest = f"for a in range(20):\n    {inner}"
-    made = rewritten(nest)
-    assert made.count("for ") == 2
-    assert made.count("+= ") == 25
+def test_nests_are_written_out_whole_or_not() -> None:
+    inner = "for b in range(5):\n        for c in range(5):\n            x[i] += a * b + c"
+    assert rewritten(f"for a in range(3):\n    {inner}").count("for ") == 4
+    assert rewritten(f"for a in range(2):\n    {inner}").count("for ") == 1
+    # A loop that stays has the short ones within it written out.
+    assert rewritten(f"for a in range(n):\n    {inner}").count("for ") == 2
 
 
 FUNCTIONS = """

@@ -19,11 +19,15 @@ import taichi as ti
 from tikgen.taichi import runtime, trees
 
 # Turns of a loop, turns of all that stand in each other, and nodes of what they become.
-_MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 128, 4000
+_MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 64, 4000
 # Loops over rows or vectors of a multiple of so many elements are vectorised as they are.
 _LANES = 8
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
+# What may end a turn early, or has turns that are not known.
+_LEAVING = (ast.Break, ast.Continue, ast.Return, ast.While)
 _OWN = "tikgen_unrolled"
+# The attribute of statements that says how many turns they are one of.
+_TURNS = "tikgen_turns"
 
 
 def is_wanted() -> bool:
@@ -62,13 +66,7 @@ class _Unrolling:
     def __init__(self, names: Mapping[str, Any], variables: set[str]) -> None:
         self._names, self._variables = names, variables
         self._count = itertools.count()
-        # Turns of what loops were replaced by.
-        self._turns: dict[int, int] = {}
-
-    @property
-    def has_some(self) -> bool:
-        """Return whether some loop was written out."""
-        return bool(self._turns)
+        self.has_some = False
 
     def statements(self, body: Sequence[ast.stmt], known: set[str]) -> list[ast.stmt]:
         """Return statements in which short loops are written out.
@@ -83,8 +81,6 @@ class _Unrolling:
                 statement.body = self.statements(statement.body, known)
                 statement.orelse = self.statements(statement.orelse, known)
             elif isinstance(statement, ast.For):
-                inner = known | trees.stored([statement.target])
-                statement.body = self.statements(statement.body, inner)
                 found += self._written_out(statement, known)
                 continue
             known |= trees.assigned_by([statement])
@@ -93,32 +89,49 @@ class _Unrolling:
 
     def _written_out(self, loop: ast.For, known: set[str]) -> list[ast.stmt]:
         """Return the turns of a loop, or the loop if it is none of a few."""
+        inner = known | trees.stored([loop.target])
+        places = self._places(loop, known)
+        if not places:
+            loop.body = self.statements(loop.body, inner)
+            return [loop]
+        body = self.statements(copy.deepcopy(loop.body), inner)
+        nodes = [node for one in body for node in ast.walk(one)]
+        turns = len(places) * max((getattr(one, _TURNS, 1) for one in body), default=1)
+        if turns > _MOST_TURNS or len(places) * len(nodes) > _MOST_NODES:
+            return [loop]
+        if any(isinstance(node, ast.For) for node in nodes):
+            loop.body = body
+            return [loop]
         targets = [one.id for one in trees.listed(loop.target) if isinstance(one, ast.Name)]
-        ranges = self._ranges(loop.iter)
-        if len(targets) != len(ranges) or set(targets) & (known | trees.stored(loop.body)):
-            return [loop]
-        places = list(itertools.product(*ranges))
-        turns = len(places) * max((self._turns.get(id(one), 1) for one in loop.body), default=1)
-        nodes = [node for one in loop.body for node in ast.walk(one)]
-        if not places or max(map(len, ranges)) > _MOST_EACH or turns > _MOST_TURNS:
-            return [loop]
-        if len(places) * len(nodes) > _MOST_NODES or _is_left(loop.body):
-            return [loop]
-        if len(ranges[-1]) % _LANES == 0 and self._is_row(nodes, targets[-1]):
-            return [loop]
-        own = {*targets, *trees.stored(loop.body)} - known
-        if own & self._names.keys():  # Which the body may read before.
-            return [loop]
-        number = next(self._count)
+        own, number = {*targets, *trees.stored(body)} - known, next(self._count)
         found = []
         for turn, place in enumerate(places):
             values = zip(targets, place, strict=True)
             code = "\n".join(f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for n, at in values)
             renamed = trees.Renamed(own, f"_{_OWN}{number}_{turn}")
-            made = [*trees.statements(code, loop), *copy.deepcopy(loop.body)]
+            made = [*trees.statements(code, loop), *copy.deepcopy(body)]
             found += [renamed.visit(one) for one in made]
-        self._turns |= {id(one): turns for one in found}
+        for one in found:
+            setattr(one, _TURNS, turns)
+        self.has_some = True
         return found
+
+    def _places(self, loop: ast.For, known: set[str]) -> list[tuple[int, ...]]:
+        """Return the indices of the turns of a loop that may be written out, none of others."""
+        listed, ranges = trees.listed(loop.target), self._ranges(loop.iter)
+        targets = [one.id for one in listed if isinstance(one, ast.Name)]
+        if len(targets) != len(ranges) or max(map(len, ranges), default=0) > _MOST_EACH:
+            return []
+        stored = trees.stored(loop.body)
+        # Names that the body may read before it assigns them are others.
+        if set(targets) & (known | stored) or (stored | set(targets)) - known & self._names.keys():
+            return []
+        nodes = [node for one in loop.body for node in ast.walk(one)]
+        if any(isinstance(node, _LEAVING) for node in nodes):
+            return []
+        if len(ranges[-1]) % _LANES == 0 and self._is_row(nodes, targets[-1]):
+            return []
+        return list(itertools.product(*ranges))
 
     def _is_row(self, nodes: Sequence[ast.AST], name: str) -> bool:
         """Return whether a loop runs over a local vector, or along the last axis of arrays."""
@@ -174,9 +187,3 @@ class _Unrolling:
         else:
             value = given.value if isinstance(given, ast.Constant) else None
         return value if type(value) is int else None
-
-
-def _is_left(body: Sequence[ast.stmt]) -> bool:
-    """Return whether a turn may end early, or may have more turns than are known."""
-    kinds = (ast.Break, ast.Continue, ast.Return, ast.While)
-    return any(isinstance(node, kinds) for one in body for node in ast.walk(one))
