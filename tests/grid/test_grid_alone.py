@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 import sys
 from pathlib import Path
 from typing import Any
@@ -215,7 +216,7 @@ def test_exact_sums_have_the_same_names(heat: tikgen.Kernel, tmp_path: Path) -> 
             launch, added = str(program).splitlines()
             assert "s=(scratch)" in launch
             assert added == "add exactly s"
-            assert repr(program) == "<Program of 1 part by launches from Python, step 1>"
+            assert re.fullmatch(r"<Program of 1 part by [\w ]+, step 1>", repr(program))
         for wrong, told in (
             (s.astype(float), "dtype f32.* got float64"),
             (np.zeros(2, np.float32), "shape .1,.; got .2,"),

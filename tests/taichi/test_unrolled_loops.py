@@ -105,7 +105,7 @@ def rewritten(code: str, **names: Any) -> str:
     [
         ("for a in range(3):\n    x[i] += a", 3),
         ("for a in range(N):\n    x[i] += a", 4),
-        ("for a, b in ti.ndrange(3, (1, 3)):\n    x[i] += a * b", 12),
+        ("for a, b in ti.ndrange(3, (1, 3)):\n    x[i] += a * b", 5),
         (
             "if n > 2:\n    for a in range(2):\n        for b in range(5):\n            x[i] += b",
             12,

@@ -136,7 +136,8 @@ class _Coarse:
         assert isinstance(head, ast.Assign) and isinstance(tail, ast.Assign)
         head.value, tail.targets = store.value, store.targets
         first, then = [*body[:place], head], [tail, *body[place + 1 :]]
-        changed = trees.Renamed(trees.assigned_by([*first, *then]), suffix)
+        own = trees.assigned_by([*first, *then])
+        changed = trees.Renamed({name: name + suffix for name in own})
         return [changed.visit(one) for one in first], [changed.visit(one) for one in then]
 
     def _reads_neighbours(self) -> bool:

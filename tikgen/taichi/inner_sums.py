@@ -134,7 +134,7 @@ class _Sums:
         is_short = f"{own}_extent < {_LONG}"
         if not self._reads_along(inner, across.name):
             is_short = f"({is_short}) | ({own}_sums >= {_MANY})"
-        rename = trees.Renamed(sums, f"_{own}")
+        rename = trees.Renamed({name: f"{name}_{own}" for name in sums})
         turn = [rename.visit(one) for one in inner.body]
         ranges = self._space.ranges
         code = _LOOP.format(

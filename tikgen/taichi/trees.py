@@ -243,17 +243,15 @@ class Renamed(ast.NodeTransformer):
     """Gives variables other names.
 
     Args:
-        known: their names.
-        suffix: what the new ones end with.
+        names: the new names by the old ones.
     """
 
-    def __init__(self, known: set[str], suffix: str) -> None:
-        self._known, self._suffix = known, suffix
+    def __init__(self, names: Mapping[str, str]) -> None:
+        self._names = names
 
     def visit_Name(self, node: ast.Name) -> ast.Name:
         """Change a name."""
-        if node.id in self._known:
-            node.id += self._suffix
+        node.id = self._names.get(node.id, node.id)
         return node
 
 

@@ -103,14 +103,19 @@ class _Unrolling:
             loop.body = body
             return [loop]
         targets = [one.id for one in trees.listed(loop.target) if isinstance(one, ast.Name)]
-        own, number = {*targets, *trees.stored(body)} - known, next(self._count)
-        found = []
+        own, suffix = trees.stored(body) - known, f"_{_OWN}{next(self._count)}_"
+        # An index has a name for each of its values.
+        indices = {
+            (name, at): f"{name}{suffix}{turn}"
+            for name, ends in zip(targets, zip(*places, strict=True), strict=True)
+            for turn, at in enumerate(dict.fromkeys(ends))
+        }
+        values = (f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for (_, at), n in indices.items())
+        found = trees.statements("\n".join(values), loop)
         for turn, place in enumerate(places):
-            values = zip(targets, place, strict=True)
-            code = "\n".join(f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for n, at in values)
-            renamed = trees.Renamed(own, f"_{_OWN}{number}_{turn}")
-            made = [*trees.statements(code, loop), *copy.deepcopy(body)]
-            found += [renamed.visit(one) for one in made]
+            names = {name: f"{name}{suffix}{turn}" for name in own}
+            names |= {at[0]: indices[at] for at in zip(targets, place, strict=True)}
+            found += [trees.Renamed(names).visit(one) for one in copy.deepcopy(body)]
         for one in found:
             setattr(one, _TURNS, turns)
         self.has_some = True
