@@ -46,7 +46,12 @@ def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> 
         is_kernel: whether loops of the first level are parallel.
     """
     function = trees.function_of(tree)
-    if function is None or _OWN in ast.dump(function):
+    if function is None:
+        return
+    nodes = list(ast.walk(function))
+    loops = sum(isinstance(node, ast.For) for node in nodes)
+    are_inner = loops > sum(isinstance(one, ast.For) for one in function.body if is_kernel)
+    if not are_inner or any(isinstance(node, ast.Name) and _OWN in node.id for node in nodes):
         return
     unrolling = _Unrolling(names, trees.stored(function.body))
     known = {one.arg for one in function.args.args}
