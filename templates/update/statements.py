@@ -7,7 +7,7 @@ from tikgen import DType
 from tikgen.expression import Expression, Update
 from tikgen.expression.helpers import definition
 from tikgen.expression.layout import broken
-from tikgen.expression.walls import off_walls
+from tikgen.expression.walls import index_on, off_walls
 from tikgen.template.layers import Layer, faded_code, layers_in, near_code
 from tikgen.template.totals import totals_of
 
@@ -51,11 +51,9 @@ def statements(
     update = layered_of(p) if is_layered else update_of(p)
     layers = layers_in(boundary_of(p), update.fields, p.dim) if extents else {}
     totals = {total.name: total for total in totals_of(update.reductions, p.dtype)}
-    folded = [
-        (name, expression if node is expression.node else Expression(node))
-        for name, expression in update.assignments.folded(p.dtype).assignments
-        for node in (off_walls(expression.node, off),)
-    ]
+    folded = update.assignments.folded(p.dtype).assignments
+    if known_off := [axis for axis in off if index_on(axis) in update.indices]:
+        folded = tuple((n, Expression(off_walls(e.node, known_off))) for n, e in folded)
     values = {name: scalar_code(p, name) for name in p.scalars}
     for face, axes in faces_of(p).items():
         place = [name for axis, name in enumerate(index) if axis not in axes]

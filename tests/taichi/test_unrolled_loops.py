@@ -97,7 +97,8 @@ def rewritten(code: str, **names: Any) -> str:
         unrolled_loops.rewrite(tree, found)
 
     code = f"for i in x:\n{textwrap.indent(code, '    ')}"
-    return rewriting.rewritten(rewrite, {"x": (ti.f32, 1), "y": (ti.f32, 2)}, code, names)
+    arrays = {"x": (ti.f32, 1), "y": (ti.f32, 2), "z": (ti.i32, 1)}
+    return rewriting.rewritten(rewrite, arrays, code, names)
 
 
 @pytest.mark.parametrize(
@@ -132,6 +133,10 @@ def test_short_loops_are_written_out(code: str, count: int) -> None:
         "for a in range(i):\n    x[i] += a",
         "for a in range(28):\n    x[i] += a",
         "for a in range(3):\n    while x[i] > a:\n        x[i] -= 1",
+        "for a in range(3):\n    x[i] += a\nelse:\n    x[i] = 0",
+        # These names are variables.
+        "N = 2\nfor a in range(N):\n    x[i] += a",
+        "for a in range(z):\n    x[i] += a",
         # LLVM vectorises these.
         "for a in range(16):\n    x[i] += y[i, a]",
         "w = ti.Vector.zero(ti.f32, 8)\nfor q in range(8):\n    w[q] = y[i, i + q]\nx[i] = w.sum()",
@@ -141,9 +146,8 @@ def test_short_loops_are_written_out(code: str, count: int) -> None:
     ids=str,
 )
 def test_other_loops_stay(code: str) -> None:
-    assert rewritten(code, N=4) == rewritten("pass", N=4).replace(
-        "pass", code.replace("\n", "\n    ")
-    )
+    loop = rewritten("pass", N=4, z=3).replace("pass", code.replace("\n", "\n    "))
+    assert rewritten(code, N=4, z=3) == loop
 
 
 def test_nests_are_written_out_whole_or_not() -> None:

@@ -53,8 +53,8 @@ def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> 
     are_inner = loops > sum(isinstance(one, ast.For) for one in function.body if is_kernel)
     if not are_inner or any(isinstance(node, ast.Name) and _OWN in node.id for node in nodes):
         return
-    unrolling = _Unrolling(names, trees.stored(function.body))
     known = {one.arg for one in function.args.args}
+    unrolling = _Unrolling(names, known, trees.stored(function.body))
     if not is_kernel:
         function.body = unrolling.statements(function.body, known)
     for statement in function.body if is_kernel else ():
@@ -68,8 +68,8 @@ def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> 
 
 
 class _Unrolling:
-    def __init__(self, names: Mapping[str, Any], variables: set[str]) -> None:
-        self._names, self._variables = names, variables
+    def __init__(self, names: Mapping[str, Any], arguments: set[str], variables: set[str]) -> None:
+        self._names, self._arguments, self._variables = names, set(arguments), variables
         self._count = itertools.count()
         self.has_some = False
 
@@ -130,14 +130,14 @@ class _Unrolling:
         """Return the indices of the turns of a loop that may be written out, none of others."""
         listed, ranges = trees.listed(loop.target), self._ranges(loop.iter)
         targets = [one.id for one in listed if isinstance(one, ast.Name)]
-        if len(targets) != len(ranges) or max(map(len, ranges), default=0) > _MOST_EACH:
+        if not ranges or len(targets) != len(ranges) or max(map(len, ranges)) > _MOST_EACH:
             return []
         stored = trees.stored(loop.body)
         # Names that the body may read before it assigns them are others.
         if set(targets) & (known | stored) or (stored | set(targets)) - known & self._names.keys():
             return []
         nodes = [node for one in loop.body for node in ast.walk(one)]
-        if any(isinstance(node, _LEAVING) for node in nodes):
+        if loop.orelse or any(isinstance(node, _LEAVING) for node in nodes):
             return []
         if len(ranges[-1]) % _LANES == 0 and self._is_row(nodes, targets[-1]):
             return []
@@ -193,7 +193,8 @@ class _Unrolling:
             are_known = isinstance(left, int) and isinstance(right, int)
             return _OPERATORS[type(given.op)](left, right) if are_known else None
         if isinstance(given, ast.Name):
-            value = self._names.get(given.id)
+            is_local = given.id in self._arguments | self._variables
+            value = None if is_local else self._names.get(given.id)
         else:
             value = given.value if isinstance(given, ast.Constant) else None
         return value if type(value) is int else None
