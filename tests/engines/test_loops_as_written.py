@@ -62,8 +62,8 @@ def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     found: list[str] = []
     translated = llvm_text.translated
 
-    def noting(text: str, exact: bool = False) -> str:
-        found.append(translated(text, exact))
+    def noting(*args: Any) -> str:
+        found.append(translated(*args))
         return found[-1]
 
     monkeypatch.setattr(llvm_text, "translated", noting)

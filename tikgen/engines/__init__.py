@@ -155,13 +155,22 @@ class Engine(Protocol):
             kinds: dtype and number of axes of each argument.
         """
 
-    def machine_code(self, text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
+    def machine_code(
+        self,
+        text: str,
+        kinds: Sequence[Kind],
+        exact: bool = False,
+        same: Sequence[tuple[int, int]] = (),
+    ) -> bytes:
         """Return machine code, which can be stored, made of a text without problem.
+
+        An array that the kernel writes overlaps no other one, unless they are ``same``.
 
         Args:
             text: the code.
             kinds: dtype and number of axes of each argument.
             exact: whether results must have the bits of Taichi's, even with its fast math.
+            same: slots of two arrays that may be the very same.
         """
 
     def begin(self, text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -> Making:

@@ -47,6 +47,14 @@ def c_type(kinds: Sequence[Kind]) -> type[ctypes.Structure]:
     return type("Arguments", (ctypes.Structure,), {"_fields_": fields})
 
 
+def address_offsets(kinds: Sequence[Kind]) -> dict[int, int]:
+    """Return where in the struct the address of each array lies, in bytes, by its slot."""
+    made = c_type(kinds)
+    arrays = (number for number, (_, ndim) in enumerate(kinds) if ndim is not None)
+    places = ((number, getattr(made, f"a{number}")) for number in arrays)
+    return {number: place.offset + place.size - 8 for number, place in places}
+
+
 def packer(kinds: Sequence[Kind]) -> struct.Struct:
     """Return what packs all fields of the struct: scalars, and extents and address of arrays."""
     made, at, form = c_type(kinds), 0, "="

@@ -73,15 +73,23 @@ def text_problem(text: str, kinds: Sequence[argument_struct.Kind]) -> str:
     )
 
 
-def machine_code(text: str, kinds: Sequence[argument_struct.Kind], exact: bool = False) -> bytes:
+def machine_code(
+    text: str,
+    kinds: Sequence[argument_struct.Kind],
+    exact: bool = False,
+    same: Sequence[tuple[int, int]] = (),
+) -> bytes:
     """Return the object file of a kernel, made of LLVM text without problem.
 
     Args:
         text: the LLVM text.
         kinds: dtype and number of axes of each argument.
         exact: whether each product is rounded before it is added, as Taichi does.
+        same: slots of two arrays that may be the very same.
     """
-    return guarded.object_code(llvm_text.translated(text, exact))
+    offsets = argument_struct.address_offsets(kinds)
+    pairs = [(offsets[one], offsets[other]) for one, other in same]
+    return guarded.object_code(llvm_text.translated(text, exact, pairs))
 
 
 def begin(

@@ -77,7 +77,12 @@ def text_problem(text: str, kinds: Sequence[Kind]) -> str:
     return "uses a number that no task computes" if any(t.gets - known for t in tasks) else ""
 
 
-def machine_code(text: str, kinds: Sequence[Kind], exact: bool = False) -> bytes:
+def machine_code(
+    text: str,
+    kinds: Sequence[Kind],
+    exact: bool = False,
+    same: Sequence[tuple[int, int]] = (),
+) -> bytes:
     """Return PTX for launches without Taichi, and how to launch it, of a text without problem.
 
     Its instructions are Taichi's but for divisions by extents, and for what the threads of a warp

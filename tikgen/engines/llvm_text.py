@@ -7,8 +7,10 @@ the processor of Taichi's build, which would keep LLVM from using the one at han
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
-from tikgen.engines import llvm_indices, llvm_invariants
+from tikgen.engines import llvm_indices, llvm_invariants, llvm_parallel
+from tikgen.taichi.independent_turns import ALWAYS, IF_APART
 
 RUN, IS_HEAVY = "tikgen_run", "tikgen_is_heavy"
 # What the text of a kernel ends with whose loops do more than the bytes of its arrays show.
@@ -41,7 +43,9 @@ def calls(text: str) -> list[str]:
     return [name for name in _DECLARED.findall(text) if not name.startswith("llvm.")]
 
 
-def translated(text: str, exact: bool = False) -> str:
+def translated(
+    text: str, exact: bool = False, same: Sequence[tuple[int, int]] | None = None
+) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 
     A function ``tikgen_is_heavy`` returns whether the text ends with :data:`HEAVY`.
@@ -53,10 +57,10 @@ def translated(text: str, exact: bool = False) -> str:
         exact: whether each product is rounded before it is added, and sums stay in Taichi's order.
             Otherwise, where Taichi's fast math allows that, a product and a sum become one
             operation, FMA, and loops are vectorised that Taichi leaves as they are.
+        same: offsets of the addresses, among the arguments, of two arrays that may be the very
+            same, while all others lie apart; None if nothing is known of that.
     """
-    calls = "".join(f"  call void @{name}(ptr %context)\n" for name in tasks(text))
-    run = f"define void @{RUN}(ptr %context) {_WIDTH} {{\n{calls}  ret void\n}}\n"
-    run += f"define i32 @{IS_HEAVY}() {{\n  ret i32 {int(text.endswith(HEAVY))}\n}}\n"
+    is_heavy, names = text.endswith(HEAVY), tasks(text)
     if _SIGN_OF_EXTENT.search(text):
         # Kernels take the sign of an extent for a zero that keeps fast math from reordering sums
         # whose rounding matters. A current LLVM sees through it.
@@ -69,8 +73,46 @@ def translated(text: str, exact: bool = False) -> str:
     # What is left of a loop that Taichi's LLVM unrolled, in a real function: where LLVM 22.1
     # vectorises it, two of its models of time may disagree, which ends the process.
     text = text.replace("llvm.loop.unroll.disable", "llvm.loop.disable_nonforced")
-    text = _with_opaque_pointers(text) + run
-    return text if exact else llvm_indices.widened(llvm_invariants.noted(text))
+    text = _with_opaque_pointers(text)
+    run = _run(names)
+    if not exact:
+        plain = text = llvm_indices.widened(llvm_invariants.noted(text))
+        if same is not None:
+            text, apart = (llvm_parallel.noted(plain, least) for least in (ALWAYS, IF_APART))
+            if text != apart:
+                text = apart + (llvm_parallel.copies(plain, ALWAYS, names) if same else "")
+                run = _run(names, same)
+    return f"{text}{run}define i32 @{IS_HEAVY}() {{\n  ret i32 {int(is_heavy)}\n}}\n"
+
+
+def _run(names: Sequence[str], same: Sequence[tuple[int, int]] = ()) -> str:
+    """Return the function that runs tasks, or their copies if two addresses are the same."""
+    calls = [f"  call void @{name}(ptr %context)" for name in names]
+    lines = [*calls, "  ret void"]
+    if same:
+        lines = ["  %arguments = load ptr, ptr %context"]
+        for number, pair in enumerate(same):
+            for name, offset in zip((f"one{number}", f"other{number}"), pair, strict=True):
+                lines += [
+                    f"  %at.{name} = getelementptr i8, ptr %arguments, i64 {offset}",
+                    f"  %{name} = load ptr, ptr %at.{name}",
+                ]
+            before = f"%any{number - 1}" if number else "false"
+            lines += [
+                f"  %same{number} = icmp eq ptr %one{number}, %other{number}",
+                f"  %any{number} = or i1 {before}, %same{number}",
+            ]
+        lines += [
+            f"  br i1 %any{len(same) - 1}, label %same, label %apart",
+            "apart:",
+            *calls,
+            "  ret void",
+            "same:",
+            *(call.replace("(ptr ", f"{llvm_parallel.COPY}(ptr ") for call in calls),
+            "  ret void",
+        ]
+    body = "\n".join(lines)
+    return f"define void @{RUN}(ptr %context) {_WIDTH} {{\n{body}\n}}\n"
 
 
 def _with_opaque_pointers(text: str) -> str:

@@ -47,6 +47,7 @@ class MachineCode:
             for a in every
             if isinstance(a, Array | Scalar)
         ]
+        self._same = loaded.signature.same
         self._key = self._text = ""
         self._cache = "store"
         self.stored: Stored | None = None
@@ -63,6 +64,7 @@ class MachineCode:
                 "machine": dict(self._engine.identity()),
                 "options": runtime.code_options(),
                 "kinds": [(dtype.value, ndim) for dtype, ndim in self._kinds],
+                "same": self._same,
             }
         )
         self.stored = code_store.read(self._key)
@@ -79,7 +81,7 @@ class MachineCode:
             text = self._taichi_text()
             if self.stored is None:
                 try:
-                    made = self._engine.machine_code(text, self._kinds, self._exact)
+                    made = self._engine.machine_code(text, self._kinds, self._exact, self._same)
                 except RuntimeError as error:
                     raise self._refused(f"LLVM makes no code of it: {error}") from error
                 self.keep(Stored(made))

@@ -171,10 +171,10 @@ def _at_torch(name: str, check: Check) -> list[str]:
 
 
 def _apart(one: str, its: Check, other: str, others: Check) -> list[str]:
-    """Return the check that two arrays share no memory, or all of it where that is allowed."""
+    """Return the check that two arrays share no memory, or are the same where that is allowed."""
     shared = f"{one}_at < {other}_at + {other}_bytes and {other}_at < {one}_at + {one}_bytes"
-    if its.inplace and not others.written:
-        shared += f" and ({one}_at != {other}_at or {one}_bytes != {other}_bytes)"
+    if its.may_be(others):
+        shared += f" and ({one}_at != {other}_at or {one}_shape != {other}_shape)"
     return [f"if {shared}: return None"]
 
 

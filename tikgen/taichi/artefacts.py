@@ -88,7 +88,7 @@ def llvm_text(kernel: Any, exact: bool = False) -> str:
         marked = copy.copy(compiled)
         marked.compiled_kernels = {}
         with loop_marks.marking():
-            text = loop_marks.without(_llvm_text(primal, marked))
+            text = loop_marks.noted(_llvm_text(primal, marked))
         if text is not None:
             return text
     return _llvm_text(primal, compiled)

@@ -23,6 +23,7 @@ from tikgen.taichi import (
     runtime,
     split_loops,
     thread_coarsening,
+    trees,
     unrolled_loops,
     wrapped_indices,
 )
@@ -58,7 +59,7 @@ def change(
         thread_coarsening.rewrite(tree, kernel, names)
     if loop_sums.is_wanted():
         loop_sums.rewrite(tree, kernel, names)
-    loop_marks.insert(tree, kernel.func.__globals__, names)
+    loop_marks.insert(tree, kernel.func.__globals__, names, trees.arrays_of_numbers(kernel))
 
 
 def change_function(

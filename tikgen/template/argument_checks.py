@@ -49,6 +49,15 @@ class Check:
             for symbol, more in map(split_extent, self.shape)
         )
 
+    def may_be(self, other: Check | None) -> bool:
+        """Tell whether the array, which is written, may be the very same as another one."""
+        return (
+            other is not None
+            and (self.dtype, self.ndim) == (other.dtype, other.ndim)
+            and self.inplace
+            and not other.written
+        )
+
     def takes_numpy(self, array: Any) -> bool:
         """Tell whether a NumPy array has the dtype, the layout and the access that is needed."""
         flags = array.flags
@@ -211,6 +220,13 @@ class Rules(Constant):
             (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
         )
 
+    @property
+    def same(self) -> tuple[tuple[int, int], ...]:
+        """Return those pairs of them that may be the very same array."""
+        checks = self.checks
+        pairs = ((i, j, checks[i]) for i, j in self.apart)
+        return tuple((i, j) for i, j, one in pairs if one is not None and one.may_be(checks[j]))
+
     def _made_check(self, argument: Array | Scalar) -> Check:
         """Return the check of one argument."""
         raise NotImplementedError
@@ -335,7 +351,7 @@ class Rules(Constant):
         assert other is not None
         if (one.strided or other.strided) and not _share(values[i], values[j]):
             return
-        may_be_same = one.inplace and not other.written
+        may_be_same = one.may_be(other)
         if may_be_same and _is_same(values[i], values[j]):
             return
         allowed = " (the very same array would be fine)" if may_be_same else ""
@@ -416,7 +432,8 @@ def _without_memory(tensor: Any) -> str:
 
 def _is_same(one: Any, other: Any) -> bool:
     return one is other or (
-        _memory(one) == _memory(other)
+        tuple(one.shape) == tuple(other.shape)
+        and _memory(one) == _memory(other)
         and views.strides_of(one, may_overlap=True) == views.strides_of(other, may_overlap=True)
     )
 

@@ -1,0 +1,178 @@
+"""Tells LLVM of which loops the turns do not need each other, so that it vectorises them at once.
+
+Taichi's text has comments that say so, see :mod:`tikgen.taichi.loop_marks`. LLVM reads notes: each
+load and each store of such a loop belongs to a group, and the branch to the next turn names it.
+That is said of elements of arrays and of arguments only: turns share what else is in memory, such
+as a vector or a sum of the loop.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Collection, Iterator
+
+from tikgen.taichi.loop_marks import COMMENT
+
+# What the names of functions end with that :func:`copies` makes.
+COPY = ".copy"
+_COMMENT = re.compile(rf"{COMMENT} (\d+) (\d)")
+_FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\([^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_LABEL = re.compile(r"([-$.\w]+):")
+_TARGET = re.compile(r"\blabel %([-$.\w]+)")
+# Addresses of arrays are invariant, and nothing is known of where they lead.
+_BASE = re.compile(r" *(%[\w.]+) = load ptr, ptr %[\w.]+, align \d+, !invariant\.load !\d+$")
+_DERIVED = re.compile(r" *(%[\w.]+) = (?:getelementptr [^%]*|bitcast )ptr (%[\w.]+)")
+_ACCESS = re.compile(
+    r" *(?:%[\w.]+ = load|store) .*\bptr (%[\w.]+), align \d+(, !invariant\.load )?"
+)
+_LOOP = re.compile(r", !llvm\.loop !(\d+)")
+# Notes are numbered from here; each loop has three.
+_FIRST, _IN_COPIES = 1_000_000, 2_000_000
+
+
+def noted(text: str, least: int) -> str:
+    """Return LLVM text, with opaque pointers, with notes on loops.
+
+    Args:
+        text: the text.
+        least: what must be known of the turns, see :mod:`tikgen.taichi.independent_turns`.
+    """
+    return "".join(_noted(text, least, _FIRST))
+
+
+def copies(text: str, least: int, names: Collection[str]) -> str:
+    """Return functions of LLVM text again, by other names, and with notes on other loops.
+
+    Args:
+        text: the text, without notes on loops.
+        least: what must be known of the turns.
+        names: the functions, beside those whose name begins with ``function_body``.
+    """
+    text, notes = _noted(text, least, _IN_COPIES)
+    found = [f for f in _FUNCTION.finditer(text) if f[1] in names or _is_body(f[1])]
+    copied = "|".join(re.escape(function[1]) for function in found)
+    functions = "".join(function[0] for function in found)
+    return re.sub(rf"@({copied})(?![\w.])", rf"@\1{COPY}", functions) + notes
+
+
+def _noted(text: str, least: int, first: int) -> tuple[str, str]:
+    """Return the text and the notes, of which the first has a number."""
+    numbers = itertools.count(first, 3)
+    notes: list[str] = []
+
+    def changed(function: re.Match[str]) -> str:
+        if COMMENT not in function[0]:
+            return function[0]
+        lines = function[0].split("\n")
+        elements = _elements(lines)
+        for blocks, latches in _loops(lines, least):
+            number = next(numbers)
+            group, accesses, loop = (f"!{number + each}" for each in range(3))
+            for at in itertools.chain.from_iterable(blocks):
+                access = _ACCESS.match(lines[at])
+                if access and (access[2] or access[1] in elements):
+                    lines[at] += f", !llvm.access.group {group}"
+            known = ""
+            for at in latches:
+                if found := _LOOP.search(lines[at]):
+                    known = _operands(text, found[1])
+                lines[at] = _LOOP.sub("", lines[at]) + f", !llvm.loop {loop}"
+            notes.append(
+                f"{group} = distinct !{{}}\n"
+                f'{accesses} = !{{!"llvm.loop.parallel_accesses", {group}}}\n'
+                f"{loop} = distinct !{{{loop}{known}, {accesses}}}\n"
+            )
+        return "\n".join(lines)
+
+    return _FUNCTION.sub(changed, text), "".join(notes)
+
+
+def _elements(lines: list[str]) -> set[str]:
+    """Return the names of addresses of elements, and of arrays, in a function."""
+    found = set()
+    for line in lines:
+        base, derived = _BASE.match(line), _DERIVED.match(line)
+        if base:
+            found.add(base[1])
+        elif derived and derived[2] in found:
+            found.add(derived[1])
+    return found
+
+
+def _is_body(name: str) -> bool:
+    return name.partition(".")[0] == "function_body"
+
+
+def _operands(text: str, number: str) -> str:
+    """Return what a note on a loop says beside its own number."""
+    found = re.search(rf"^!{number} = distinct !{{!{number}(.*)}}$", text, re.MULTILINE)
+    return found[1] if found else ""
+
+
+def _loops(lines: list[str], least: int) -> Iterator[tuple[list[range], list[int]]]:
+    """Yield the lines of blocks of each innermost loop of which enough is known, and its latches.
+
+    Args:
+        lines: the lines of a function.
+        least: what must be known of its turns.
+    """
+    starts = [1, *(at for at, line in enumerate(lines) if at > 1 and _LABEL.match(line))]
+    blocks = [range(*ends) for ends in zip(starts, [*starts[1:], len(lines)], strict=True)]
+    numbers = {}
+    for block, at in enumerate(starts):
+        if label := _LABEL.match(lines[at]):
+            numbers[label[1]] = block
+    targets = [{name for at in block for name in _TARGET.findall(lines[at])} for block in blocks]
+    if not set().union(*targets) <= numbers.keys():
+        return
+    following = [{numbers[name] for name in names} for names in targets]
+    marks = [
+        {(found[1], int(found[2])) for at in block if (found := _COMMENT.match(lines[at]))}
+        for block in blocks
+    ]
+    done = set()
+    for block, marked in enumerate(marks):
+        if not any(known >= least for _, known in marked):
+            continue
+        header, loop = _innermost(block, following)
+        inside = set().union(*(marks[each] for each in loop))
+        latches = [blocks[each] for each in loop if header in following[each]]
+        ends = [max(at for at in each if lines[at].strip(" }")) for each in latches]
+        # A loop within it, or of which nothing is left, has another number.
+        if len(inside) != 1 or header in done or not all("  br " in lines[at] for at in ends):
+            continue
+        done.add(header)
+        yield [blocks[each] for each in loop], ends
+
+
+def _innermost(block: int, following: list[set[int]]) -> tuple[int, set[int]]:
+    """Return header and blocks of the innermost loop that a block is in; no blocks if in none.
+
+    Args:
+        block: the block.
+        following: which blocks may follow each one.
+    """
+    every = {(one, other) for one, others in enumerate(following) for other in others}
+    header, loop, edges = -1, set[int](), every
+    while True:
+        inner = _reached(block, edges) & _reached(block, {(b, a) for a, b in edges})
+        if not inner:
+            return header, loop
+        entered = {other for one, other in every if one not in inner and other in inner}
+        if len(entered) != 1:
+            return -1, set()
+        header, loop = entered.pop(), inner
+        edges = {(a, b) for a, b in edges if a in loop and b in loop and b != header}
+
+
+def _reached(block: int, edges: set[tuple[int, int]]) -> set[int]:
+    """Return the blocks to which a way leads from a block."""
+    found: set[int] = set()
+    left = [block]
+    while left:
+        start = left.pop()
+        reached = {other for one, other in edges if one == start} - found
+        found |= reached
+        left += reached
+    return found
