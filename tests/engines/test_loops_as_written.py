@@ -178,6 +178,49 @@ def test_an_index_of_many_sums_stays() -> None:
     assert llvm_indices.widened(text) == text
 
 
+# Sums that wrap around, of which the remainder is an index.
+HASHES = {
+    "a product": "y[i] = x[(i * i * i * 7919) % 70]",
+    "a remainder of bits": "y[i] = x[(i * i * 73856093 + 7) % 64]",
+    "neighbours": "for j in range(3):\n            y[i] += x[((i + j) * 1000003) % 70]",
+    "a number read": "c = x[i % 70] * 100000003\n        y[i] = x[c % 70]",
+    "a generator": """s = i
+        for t in range(5):
+            s = s * 1103515245 + 12345
+        y[i] = x[s % x.shape[0]]""",
+    "a hash": """h = 5381
+        for c in range(8):
+            h = (h << 5) + h + (i + c)
+        y[i] = x[h % 70]""",
+    "a given number": "y[i] = x[(i + n * n) % 70]",
+}
+HASH = """
+import taichi as ti
+
+
+@ti.kernel
+def hashes(
+    x: ti.types.ndarray(dtype=ti.i32, ndim=1), y: ti.types.ndarray(dtype=ti.i32, ndim=1), n: ti.i32
+):
+    for i in y:
+        BODY
+"""
+
+
+@on_cpu
+@pytest.mark.arch
+@pytest.mark.parametrize("name", HASHES)
+def test_a_sum_that_wraps_around_has_a_remainder(name: str, ti_arch: str) -> None:
+    one_off = tikgen.from_string(HASH.replace("BODY", HASHES[name]))
+    x, results = np.arange(70, dtype=np.int32), []
+    for engine in ("direct-cpu", "taichi"):
+        y = np.zeros(3001, np.int32)
+        one_off.with_engine(engine)(x, y, 46340)
+        results.append(y)
+    np.testing.assert_array_equal(*results)
+    assert len(set(results[0].tolist())) > 10
+
+
 COUNTERS = """
 import taichi as ti
 

@@ -4,7 +4,8 @@ Taichi computes the place of an element with 32 bits that may wrap around, and e
 LLVM must then ask before each inner loop whether that happens, for each array and each neighbour,
 and for short rows that takes longer than the loop. No index of an element that exists wraps
 around, so that 64 bits give the same. Where two numbers that were read or mixed from bits meet, the
-index is left as it is: a difference of counters that wrap around is one that exists.
+index is left as it is: a difference of counters that wrap around is one that exists. So is one that
+has a sum, and a number that was computed of the same sum: ``s % 70`` is ``s - s / 70 * 70``.
 """
 
 from __future__ import annotations
@@ -19,6 +20,8 @@ _NUMBER = re.compile(r"-?\d+")
 _NAME = re.compile(r"%[\w.]+")
 # Sums within each other, with which an index is found.
 _MOST_SUMS = 64
+# Numbers up to here and counters of loops have a sum that does not wrap around.
+_SMALL = 1 << 16
 _CARRIED = re.compile(r"\[ (\S+), (%[\w.]+) \]")
 # What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
 _DATA = re.compile(r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) (?!.*!invariant\.load)")
@@ -79,7 +82,43 @@ class _Function:
         if not _SUM.fullmatch(self._values.get(name, "")):
             return False
         sums, others = self._parts_of(name)
-        return len(sums) <= _MOST_SUMS and sum(map(self._is_data, others)) <= 1
+        if len(sums) > _MOST_SUMS or sum(map(self._is_data, others)) > 1:
+            return False
+        return all(self._cannot_wrap(one) for one in sums & self._operands_of(others))
+
+    def _cannot_wrap(self, name: str) -> bool:
+        """Return whether a value is a sum of counters of loops and small numbers."""
+        sums, others = self._parts_of(name)
+        found = [_SUM.fullmatch(self._values[one]) for one in sums]
+        parts = [one.groups() for one in found if one is not None]
+        numbers = [int(one) for _, *both in parts for one in both if _NUMBER.fullmatch(one)]
+        return (
+            not any(kind == "mul" for kind, *_ in parts)
+            and all(abs(number) <= _SMALL for number in numbers)
+            and all(map(self._is_counter, others))
+        )
+
+    def _is_counter(self, name: str) -> bool:
+        """Return whether a value is one more at each turn of a loop."""
+        value = self._values.get(name, "")
+        carried = [before for before, _ in _CARRIED.findall(value)]
+        return value.startswith("phi i32 ") and any(
+            (parts := _SUM.fullmatch(self._values.get(one, ""))) is not None
+            and parts.groups() == ("add", name, "1")
+            for one in carried
+        )
+
+    def _operands_of(self, names: set[str]) -> set[str]:
+        """Return the values of which others are computed, in the same turn of all loops."""
+        found: set[str] = set()
+        left = list(names)
+        while left:
+            value = self._values.get(left.pop(), "")
+            if not value.startswith(("phi ", "load ")):
+                operands = {one for one in _NAME.findall(value) if one in self._values} - found
+                found |= operands
+                left += operands
+        return found
 
     def _parts_of(self, name: str, carried: bool = False) -> tuple[set[str], set[str]]:
         """Return the sums of which a value is made, and the other values in them.
@@ -124,10 +163,10 @@ class _Function:
             if parts:
                 code = f"{parts[1]} nsw i64 {self._of(parts[2])}, {self._of(parts[3])}"
             name = self._wide[operand] = f"%tikgen.index{len(self._wide)}"
-            self._added[self._behind(operand)].append(f"  {name} = {code}")
+            self._added[self._line_behind(operand)].append(f"  {name} = {code}")
         return self._wide[operand]
 
-    def _behind(self, name: str) -> int:
+    def _line_behind(self, name: str) -> int:
         """Return the line behind which code may use a value."""
         at = self._places.get(name)
         if at is None:  # An argument: behind the label of the first block.
