@@ -16,7 +16,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen.taichi import runtime, trees
+from tikgen.taichi import folded_divisions, runtime, trees
 
 # Turns of a loop, turns of all that stand in each other, and nodes of what they become.
 _MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 64, 4000
@@ -54,13 +54,12 @@ def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> 
     if not are_inner or any(isinstance(node, ast.Name) and _OWN in node.id for node in nodes):
         return
     known = {one.arg for one in function.args.args}
-    unrolling = _Unrolling(names, known, trees.stored(function.body))
+    unrolling = _Unrolling(names, function, is_kernel)
     if not is_kernel:
         function.body = unrolling.statements(function.body, known)
     for statement in function.body if is_kernel else ():
         if isinstance(statement, ast.For) and not trees.is_static(statement.iter):
-            own = known | trees.stored([statement.target])
-            statement.body = unrolling.statements(statement.body, own)
+            statement.body = unrolling.within(statement, known)
         known |= trees.assigned_by([statement])
     if unrolling.has_some:
         names["tikgen_ti"] = ti
@@ -68,10 +67,32 @@ def rewrite(tree: ast.Module, names: dict[str, Any], is_kernel: bool = True) -> 
 
 
 class _Unrolling:
-    def __init__(self, names: Mapping[str, Any], arguments: set[str], variables: set[str]) -> None:
-        self._names, self._arguments, self._variables = names, set(arguments), variables
+    def __init__(
+        self, names: Mapping[str, Any], function: ast.FunctionDef, is_kernel: bool
+    ) -> None:
+        self._names, self._arguments = names, {one.arg for one in function.args.args}
+        self._variables = trees.stored(function.body)
         self._count = itertools.count()
+        self._numbers: dict[str, int] = {}  # What indices of loops that are written out stand for.
+        # What is no constant: arguments of a kernel, and indices of loops around.
+        self._varying = self._arguments - self._variables if is_kernel else set[str]()
+        loops = [node.target for node in ast.walk(function) if isinstance(node, ast.For)]
+        assigned = [n for n in ast.walk(function) if isinstance(n, ast.Assign | ast.AugAssign)]
+        self._indices = trees.stored(loops) - trees.stored(assigned)
+        varying = self._varying | self._indices
+        self._once = folded_divisions.known_to_vary(function, varying)
+        self._divisions = folded_divisions.count([function], varying | self._once, names)
         self.has_some = False
+
+    def within(self, loop: ast.For, known: set[str]) -> list[ast.stmt]:
+        """Return the body of a loop that stays, in which short loops are written out."""
+        own = trees.stored([loop.target])
+        before = self._varying
+        self._varying = before | own
+        try:
+            return self.statements(loop.body, known | own)
+        finally:
+            self._varying = before
 
     def statements(self, body: Sequence[ast.stmt], known: set[str]) -> list[ast.stmt]:
         """Return statements in which short loops are written out.
@@ -94,17 +115,17 @@ class _Unrolling:
 
     def _written_out(self, loop: ast.For, known: set[str]) -> list[ast.stmt]:
         """Return the turns of a loop, or the loop if it is none of a few."""
-        inner = known | trees.stored([loop.target])
         places = self._places(loop, known)
         if not places:
-            loop.body = self.statements(loop.body, inner)
+            loop.body = self.within(loop, known)
             return [loop]
-        body = self.statements(copy.deepcopy(loop.body), inner)
+        body = self.within(copy.deepcopy(loop), known)
         nodes = [node for one in body for node in ast.walk(one)]
         turns = len(places) * max((getattr(one, _TURNS, 1) for one in body), default=1)
         if turns > _MOST_TURNS or len(places) * len(nodes) > _MOST_NODES:
             return [loop]
-        if any(isinstance(node, ast.For) for node in nodes):
+        changed = trees.stored(loop.body) & known
+        if any(isinstance(node, ast.For) for node in nodes) or (changed and self._divides(loop)):
             loop.body = body
             return [loop]
         targets = [one.id for one in trees.listed(loop.target) if isinstance(one, ast.Name)]
@@ -115,16 +136,26 @@ class _Unrolling:
             for name, ends in zip(targets, zip(*places, strict=True), strict=True)
             for turn, at in enumerate(dict.fromkeys(ends))
         }
+        self._numbers |= {name: at for (_, at), name in indices.items()}
         values = (f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for (_, at), n in indices.items())
         found = trees.statements("\n".join(values), loop)
         for turn, place in enumerate(places):
             names = {name: f"{name}{suffix}{turn}" for name in own}
             names |= {at[0]: indices[at] for at in zip(targets, place, strict=True)}
-            found += [trees.Renamed(names).visit(one) for one in copy.deepcopy(body)]
+            turned = [trees.Renamed(names).visit(one) for one in copy.deepcopy(body)]
+            found += [folded_divisions.Computed(self._numbers).visit(one) for one in turned]
+        if folded_divisions.count(found, self._varying | self._once, self._names):
+            loop.body = body
+            return [loop]
         for one in found:
             setattr(one, _TURNS, turns)
         self.has_some = True
         return found
+
+    def _divides(self, loop: ast.For) -> bool:
+        """Return whether another part of the function divides what may be constant."""
+        varying = self._varying | self._indices | self._once
+        return self._divisions > folded_divisions.count([loop], varying, self._names)
 
     def _places(self, loop: ast.For, known: set[str]) -> list[tuple[int, ...]]:
         """Return the indices of the turns of a loop that may be written out, none of others."""
