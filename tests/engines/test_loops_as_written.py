@@ -10,7 +10,7 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from tikgen.engines import llvm_indices, llvm_text, native
+from tikgen.engines import llvm_indices, llvm_reads, llvm_text, native
 
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
 
@@ -171,6 +171,18 @@ def test_what_may_wrap_around_stays(old: str, new: str) -> None:
     assert llvm_indices.widened(text) == text
 
 
+def test_each_axis_may_have_a_number_that_was_read() -> None:
+    row = "  %row = mul i32 %i, %n"
+    text = CODE.replace("LEAF", "%read").replace(
+        row, f"  %shifted = sub i32 %i, %other\n{row.replace('%i,', '%shifted,')}"
+    )
+    assert "add i64 %tikgen" in llvm_indices.widened(text)
+    # Not if the extent was read from an array that nothing writes: it may be anything.
+    assert text.count("!invariant.load !0") == 1
+    text = text.replace("!invariant.load !0", f"!invariant.load {llvm_reads.NOTE}")
+    assert "%tikgen" not in llvm_indices.widened(text)
+
+
 def test_an_index_of_many_sums_stays() -> None:
     sums = [f"  %s{n + 1} = add i32 %s{n}, %i" for n in range(2000)]
     text = CODE.replace("LEAF", "7").replace("%at = add nsw i32 %row, 7", "%s0 = add i32 %row, 7")
@@ -219,6 +231,57 @@ def test_a_sum_that_wraps_around_has_a_remainder(name: str, ti_arch: str) -> Non
         results.append(y)
     np.testing.assert_array_equal(*results)
     assert len(set(results[0].tolist())) > 10
+
+
+LATTICE = """
+import taichi as ti
+
+
+@ti.kernel
+def stream(
+    f: ti.types.ndarray(dtype=ti.f32, ndim=3),
+    g: ti.types.ndarray(dtype=ti.f32, ndim=3),
+    velocity: ti.types.ndarray(dtype=ti.i32, ndim=2),
+    weight: ti.types.ndarray(dtype=ti.f32, ndim=1),
+):
+    for i in range(1, f.shape[1] - 1):
+        for j in range(1, f.shape[2] - 1):
+            s = 0.0
+            for q in RANGE:
+                s += f[q, i - velocity[0, q], j - velocity[1, q]]
+            for q in RANGE:
+                g[q, i, j] = weight[q] * s
+"""
+
+
+def streamed(f: np.ndarray, g: np.ndarray, velocity: np.ndarray, weight: np.ndarray) -> None:
+    for i in range(1, f.shape[1] - 1):
+        for j in range(1, f.shape[2] - 1):
+            g[:, i, j] = weight * f[range(5), i - velocity[0], j - velocity[1]].sum()
+
+
+@on_cpu
+@pytest.mark.arch
+@pytest.mark.parametrize("over", ["range(5)", "ti.static(range(5))"])
+def test_what_nothing_writes_is_read_once(
+    over: str, ti_arch: str, texts: list[str], rng: np.random.Generator
+) -> None:
+    kernel = tikgen.from_string(LATTICE.replace("RANGE", over)).with_engine("direct-cpu")
+    velocity = np.array([[0, 1, -1, 0, 0], [0, 0, 0, 1, -1]], np.int32)
+    weight = rng.random(5, np.float32)
+    for shape in ((5, 3, 3), (5, 4, 19), (5, 9, 41)):
+        f, g = rng.random((2, *shape), np.float32)
+        right = g.copy()
+        streamed(f, right, velocity, weight)
+        kernel(f, g, velocity, weight)
+        np.testing.assert_allclose(g, right, rtol=1e-5)
+        right = f.copy()
+        streamed(right, right, velocity, weight)
+        kernel(f, f, velocity, weight)  # The very same array, which is written then.
+        np.testing.assert_allclose(f, right, rtol=1e-4)
+    made = str(native._optimised(texts[0], native._machine())).split("\ndefine ")
+    (body,) = (f for f in made if "vector.body" in f and ".copy" not in f.partition("{")[0])
+    assert "vector.memcheck" not in body
 
 
 COUNTERS = """

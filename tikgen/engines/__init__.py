@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 
 if TYPE_CHECKING:
     from tikgen.dtypes import DType
-    from tikgen.engines.argument_struct import Kind
+    from tikgen.engines.argument_struct import ArrayUse, Kind
 
 TAICHI, DIRECT_CPU, DIRECT_CUDA = "taichi", "direct-cpu", "direct-cuda"
 # Taichi, until another engine is proven for the kernel.
@@ -160,17 +160,15 @@ class Engine(Protocol):
         text: str,
         kinds: Sequence[Kind],
         exact: bool = False,
-        same: Sequence[tuple[int, int]] = (),
+        use: ArrayUse | None = None,
     ) -> bytes:
         """Return machine code, which can be stored, made of a text without problem.
-
-        An array that the kernel writes overlaps no other one, unless they are ``same``.
 
         Args:
             text: the code.
             kinds: dtype and number of axes of each argument.
             exact: whether results must have the bits of Taichi's, even with its fast math.
-            same: slots of two arrays that may be the very same.
+            use: what the kernel does with its arrays; None if that is not known.
         """
 
     def begin(self, text: Callable[[], str], kinds: Sequence[Kind], key: str, name: str) -> Making:

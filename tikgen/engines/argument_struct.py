@@ -5,7 +5,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,6 +13,19 @@ from tikgen.dtypes import C_TYPES, DType
 
 # (dtype, number of axes) of an array, (dtype, None) of a scalar.
 Kind = tuple[DType, "int | None"]
+
+
+class ArrayUse(NamedTuple):
+    """What a kernel does with its arrays, of which none that is written overlaps another one.
+
+    Attributes:
+        read: slots of arrays that it only reads.
+        same: slots of two arrays that may be the very same nevertheless, one of which is only read.
+    """
+
+    read: frozenset[int]
+    same: tuple[tuple[int, int], ...]
+
 
 _LLVM = {"f16": "half", "f32": "float", "f64": "double"}
 _FORMATS = dict(zip(C_TYPES, "bhiqBHIQHfd", strict=True))

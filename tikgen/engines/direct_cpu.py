@@ -77,7 +77,7 @@ def machine_code(
     text: str,
     kinds: Sequence[argument_struct.Kind],
     exact: bool = False,
-    same: Sequence[tuple[int, int]] = (),
+    use: argument_struct.ArrayUse | None = None,
 ) -> bytes:
     """Return the object file of a kernel, made of LLVM text without problem.
 
@@ -85,11 +85,9 @@ def machine_code(
         text: the LLVM text.
         kinds: dtype and number of axes of each argument.
         exact: whether each product is rounded before it is added, as Taichi does.
-        same: slots of two arrays that may be the very same.
+        use: what the kernel does with its arrays; None if that is not known.
     """
-    offsets = argument_struct.address_offsets(kinds)
-    pairs = [(offsets[one], offsets[other]) for one, other in same]
-    return guarded.object_code(llvm_text.translated(text, exact, pairs))
+    return guarded.object_code(llvm_text.translated(text, exact, use, kinds))
 
 
 def begin(

@@ -16,7 +16,7 @@ from tikgen.engines import (
     ptx_sums,
     ptx_text,
 )
-from tikgen.engines.argument_struct import Kind
+from tikgen.engines.argument_struct import ArrayUse, Kind
 from tikgen.engines.cuda_code import Code, behind
 from tikgen.engines.cuda_streams import Graph, current_stream, on_stream, taichi_stream
 from tikgen.engines.in_thread import InThread
@@ -81,7 +81,7 @@ def machine_code(
     text: str,
     kinds: Sequence[Kind],
     exact: bool = False,
-    same: Sequence[tuple[int, int]] = (),
+    use: ArrayUse | None = None,
 ) -> bytes:
     """Return PTX for launches without Taichi, and how to launch it, of a text without problem.
 

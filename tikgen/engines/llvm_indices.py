@@ -13,6 +13,8 @@ from __future__ import annotations
 import re
 from collections import defaultdict
 
+from tikgen.engines import llvm_reads
+
 _FUNCTION = re.compile(r"^define [^\n]*\{\n.*?^\}", re.MULTILINE | re.DOTALL)
 _EXTENDED = re.compile(r"^( *)(%[\w.]+) = sext i32 (%[\w.]+) to i64$")
 _SUM = re.compile(r"(add|sub|mul) (?:n[us]w )*i32 (\S+), (\S+)")
@@ -23,8 +25,12 @@ _MOST_SUMS = 64
 # Numbers up to here and counters of loops have a sum that does not wrap around.
 _SMALL = 1 << 16
 _CARRIED = re.compile(r"\[ (\S+), (%[\w.]+) \]")
+_GIVEN = re.compile(rf"load .*!invariant\.load !(?!{llvm_reads.NOTE[1:]}\b)")
 # What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
-_DATA = re.compile(r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) (?!.*!invariant\.load)")
+_DATA = re.compile(
+    r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) "
+    rf"(?!.*!invariant\.load !(?!{llvm_reads.NOTE[1:]}\b))"
+)
 
 
 def widened(text: str) -> str:
@@ -82,9 +88,39 @@ class _Function:
         if not _SUM.fullmatch(self._values.get(name, "")):
             return False
         sums, others = self._parts_of(name)
-        if len(sums) > _MOST_SUMS or sum(map(self._is_data, others)) > 1:
+        data = set(filter(self._is_data, others))
+        if len(sums) > _MOST_SUMS or (len(data) > 1 and not self._are_on_axes(name, data)):
             return False
         return all(self._cannot_wrap(one) for one in sums & self._operands_of(others))
+
+    def _are_on_axes(self, name: str, data: set[str]) -> bool:
+        """Return whether each axis has one of the numbers: ``(x - a[i]) * extent + y - b[i]``."""
+        factors = []
+        for term in self._terms_of(name):
+            known = [one for one in term if one in data]
+            others = tuple(sorted(one for one in term if one not in data))
+            if known:
+                factors.append(others)
+            if len(known) > 1 or (known and not all(map(self._is_given, others))):
+                return False
+        return len({*factors}) == len(factors) > 0
+
+    def _is_given(self, name: str) -> bool:
+        """Return whether a value is an argument or an extent."""
+        return bool(_GIVEN.match(self._values.get(name, "")))
+
+    def _terms_of(self, name: str) -> list[tuple[str, ...]]:
+        """Return the factors of each term of a sum without its numbers; none of too many terms."""
+        if _NUMBER.fullmatch(name):
+            return [()]
+        parts = _SUM.fullmatch(self._values.get(name, ""))
+        if parts is None:
+            return [(name,)]
+        one, other = self._terms_of(parts[2]), self._terms_of(parts[3])
+        terms = one + other
+        if parts[1] == "mul":
+            terms = [left + right for left in one for right in other]
+        return terms if len(terms) <= _MOST_SUMS and one and other else []
 
     def _cannot_wrap(self, name: str) -> bool:
         """Return whether a value is a sum of counters of loops and small numbers."""

@@ -9,7 +9,8 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from tikgen.engines import llvm_indices, llvm_invariants, llvm_parallel
+from tikgen.engines import llvm_indices, llvm_invariants, llvm_parallel, llvm_reads
+from tikgen.engines.argument_struct import ArrayUse, Kind, address_offsets
 from tikgen.taichi.independent_turns import ALWAYS, IF_APART
 
 RUN, IS_HEAVY = "tikgen_run", "tikgen_is_heavy"
@@ -44,7 +45,10 @@ def calls(text: str) -> list[str]:
 
 
 def translated(
-    text: str, exact: bool = False, same: Sequence[tuple[int, int]] | None = None
+    text: str,
+    exact: bool = False,
+    use: ArrayUse | None = None,
+    kinds: Sequence[Kind] = (),
 ) -> str:
     """Return the text for a current LLVM, with a function ``tikgen_run`` that runs all tasks.
 
@@ -57,8 +61,8 @@ def translated(
         exact: whether each product is rounded before it is added, and sums stay in Taichi's order.
             Otherwise, where Taichi's fast math allows that, a product and a sum become one
             operation, FMA, and loops are vectorised that Taichi leaves as they are.
-        same: offsets of the addresses, among the arguments, of two arrays that may be the very
-            same, while all others lie apart; None if nothing is known of that.
+        use: what the kernel does with its arrays; None if that is not known.
+        kinds: dtype and number of axes of each argument, if that is known.
     """
     is_heavy, names = text.endswith(HEAVY), tasks(text)
     if _SIGN_OF_EXTENT.search(text):
@@ -76,13 +80,30 @@ def translated(
     text = _with_opaque_pointers(text)
     run = _run(names)
     if not exact:
-        plain = text = llvm_indices.widened(llvm_invariants.noted(text))
-        if same is not None:
-            text, apart = (llvm_parallel.noted(plain, least) for least in (ALWAYS, IF_APART))
-            if text != apart:
-                text = apart + (llvm_parallel.copies(plain, ALWAYS, names) if same else "")
-                run = _run(names, same)
+        text = llvm_invariants.noted(text)
+        if use is None:
+            text = llvm_indices.widened(text)
+        else:
+            text, are_copied = _with_use(text, use, names)
+            if are_copied:
+                places = address_offsets(kinds)
+                run = _run(names, [(places[one], places[other]) for one, other in use.same])
     return f"{text}{run}define i32 @{IS_HEAVY}() {{\n  ret i32 {int(is_heavy)}\n}}\n"
+
+
+def _with_use(text: str, use: ArrayUse, names: Sequence[str]) -> tuple[str, bool]:
+    """Return text with notes on what the kernel does with its arrays.
+
+    If that depends on whether arrays are the same, each task has a copy for the case that they are.
+    """
+    same = {other for _, other in use.same}
+    plain = llvm_indices.widened(llvm_reads.noted(text, use.read - same))
+    always, apart = (llvm_parallel.noted(plain, least) for least in (ALWAYS, IF_APART))
+    if always == apart or not same:
+        return apart, False
+    plain, copied = llvm_indices.widened(llvm_reads.noted(text, use.read)), plain
+    copies = llvm_parallel.copies(copied, ALWAYS, names)
+    return llvm_parallel.noted(plain, IF_APART) + copies, True
 
 
 def _run(names: Sequence[str], same: Sequence[tuple[int, int]] = ()) -> str:

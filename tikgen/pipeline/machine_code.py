@@ -9,11 +9,13 @@ import weakref
 
 from tikgen import engines
 from tikgen.engines import code_store
+from tikgen.engines.argument_struct import ArrayUse
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
 from tikgen.pipeline.closed_text import is_closed
 from tikgen.pipeline.loaded import Loaded
+from tikgen.pipeline.signature import Signature
 from tikgen.taichi import kernels, launcher, runtime
 from tikgen.template.arguments import Array, Scalar
 
@@ -47,7 +49,7 @@ class MachineCode:
             for a in every
             if isinstance(a, Array | Scalar)
         ]
-        self._same = loaded.signature.same
+        self._use = _use_of(loaded.signature)
         self._key = self._text = ""
         self._cache = "store"
         self.stored: Stored | None = None
@@ -64,7 +66,7 @@ class MachineCode:
                 "machine": dict(self._engine.identity()),
                 "options": runtime.code_options(),
                 "kinds": [(dtype.value, ndim) for dtype, ndim in self._kinds],
-                "same": self._same,
+                "use": [sorted(self._use.read), self._use.same],
             }
         )
         self.stored = code_store.read(self._key)
@@ -81,7 +83,7 @@ class MachineCode:
             text = self._taichi_text()
             if self.stored is None:
                 try:
-                    made = self._engine.machine_code(text, self._kinds, self._exact, self._same)
+                    made = self._engine.machine_code(text, self._kinds, self._exact, self._use)
                 except RuntimeError as error:
                     raise self._refused(f"LLVM makes no code of it: {error}") from error
                 self.keep(Stored(made))
@@ -157,3 +159,13 @@ def why_not(loaded: Loaded, name: str) -> str:
     if loaded.signature.is_opaque:
         return "an opaque argument needs Taichi"
     return "a return value needs Taichi" if kernels.returns_value(loaded.function) else ""
+
+
+def _use_of(signature: Signature) -> ArrayUse:
+    """Return what a kernel does with its arrays."""
+    checks = {n: check for n, check in enumerate(signature.checks) if check is not None}
+    arrays = {n: check for n, check in checks.items() if not check.is_scalar}
+    return ArrayUse(
+        read=frozenset(n for n, check in arrays.items() if not check.written),
+        same=tuple((i, j) for i, j in signature.apart if arrays[i].may_be(arrays[j])),
+    )

@@ -29,11 +29,15 @@ from tikgen.taichi.independent_turns import UNKNOWN, Turns
 _ADDRESS = 0x7469
 _AT = rf"inttoptr \(i64 {_ADDRESS} to void \([^)]*\)\*\)"
 _CALL = re.compile(rf"^ *(?:tail )?call void {_AT}\(i32 (\d+), i32 (\d+)\)[^\n]*$", re.MULTILINE)
-# The number of loops of functions, which kernels may call anywhere.
-_ANYWHERE = 1_000_000
+# The number of loops of functions, which kernels may call anywhere, and that of no loop: a call
+# between turns that are written out keeps LLVM from putting elements of them into a vector, as no
+# loop over vectors is vectorised.
+_ANYWHERE, _BETWEEN = 1_000_000, 1_000_001
 _NAME = "tikgen_mark"
 # The comment in LLVM's text: the number of the loop, and what is known of its turns.
 COMMENT = "; loop"
+# The attribute of a statement that stands between turns that are written out.
+BETWEEN = "tikgen_between"
 _thread = threading.local()
 
 
@@ -78,16 +82,27 @@ def insert(
         marks = list(enumerate(known))
     names[_NAME] = _mark
     for loop, mark in zip(loops, marks, strict=True):
-        call = ast.parse(f"{_NAME}{mark}").body[0]
-        for node in ast.walk(call):
-            ast.copy_location(node, loop)
-        loop.body.insert(0, call)
+        loop.body[:0] = trees.statements(f"{_NAME}{mark}", loop)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.For) and trees.is_static(node.iter):
+            node.body[:0] = trees.statements(f"{_NAME}{_BETWEEN, UNKNOWN}", node)
+    _Between().visit(tree)
 
 
 def noted(text: str) -> str | None:
     """Return LLVM text with comments for marks, or None if one has a form that is not known."""
-    text = _CALL.sub(rf"{COMMENT} \1 \2", text)
+    text = _CALL.sub(rf"{COMMENT} \1 \2", text).replace(f"{COMMENT} {_BETWEEN} 0\n", "")
     return None if re.search(_AT, text) else text
+
+
+class _Between(ast.NodeTransformer):
+    """Has calls between turns that were written out."""
+
+    def visit_Pass(self, node: ast.Pass) -> Any:
+        """Replace a statement that stands between turns."""
+        if not hasattr(node, BETWEEN):
+            return node
+        return trees.statements(f"{_NAME}{_BETWEEN, UNKNOWN}", node)
 
 
 def _is_marked(node: ast.AST, globals_: Mapping[str, Any]) -> TypeGuard[ast.For | ast.While]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen.taichi import folded_divisions, runtime, trees
+from tikgen.taichi import folded_divisions, loop_marks, runtime, trees
 
 # Turns of a loop, turns of all that stand in each other, and nodes of what they become.
 _MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 64, 4000
@@ -139,11 +139,15 @@ class _Unrolling:
         self._numbers |= {name: at for (_, at), name in indices.items()}
         values = (f"{n} = tikgen_ti.cast({at}, tikgen_ti.i32)" for (_, at), n in indices.items())
         found = trees.statements("\n".join(values), loop)
+        is_marking = loop_marks.is_marking()
         for turn, place in enumerate(places):
             names = {name: f"{name}{suffix}{turn}" for name in own}
             names |= {at[0]: indices[at] for at in zip(targets, place, strict=True)}
             turned = [trees.Renamed(names).visit(one) for one in copy.deepcopy(body)]
             found += [folded_divisions.Computed(self._numbers).visit(one) for one in turned]
+            if is_marking:
+                found.append(ast.copy_location(ast.Pass(), loop))
+                setattr(found[-1], loop_marks.BETWEEN, True)
         if folded_divisions.count(found, self._varying | self._once, self._names):
             loop.body = body
             return [loop]

@@ -49,14 +49,10 @@ class Check:
             for symbol, more in map(split_extent, self.shape)
         )
 
-    def may_be(self, other: Check | None) -> bool:
+    def may_be(self, other: Check) -> bool:
         """Tell whether the array, which is written, may be the very same as another one."""
-        return (
-            other is not None
-            and (self.dtype, self.ndim) == (other.dtype, other.ndim)
-            and self.inplace
-            and not other.written
-        )
+        is_like = (self.dtype, self.ndim) == (other.dtype, other.ndim)
+        return is_like and self.inplace and not other.written
 
     def takes_numpy(self, array: Any) -> bool:
         """Tell whether a NumPy array has the dtype, the layout and the access that is needed."""
@@ -219,13 +215,6 @@ class Rules(Constant):
         return tuple(
             (i, j) for i in written for j in arrays if i != j and (j > i or j not in written)
         )
-
-    @property
-    def same(self) -> tuple[tuple[int, int], ...]:
-        """Return those pairs of them that may be the very same array."""
-        checks = self.checks
-        pairs = ((i, j, checks[i]) for i, j in self.apart)
-        return tuple((i, j) for i, j, one in pairs if one is not None and one.may_be(checks[j]))
 
     def _made_check(self, argument: Array | Scalar) -> Check:
         """Return the check of one argument."""
