@@ -82,6 +82,8 @@ def test_a_program_knows_fields_by_name(heat: tikgen.Kernel) -> None:
     program.settle()
     assert program["start"] is u
     assert "start" in str(program)
+    with pytest.raises(ProgramError, match=r"'u' names an array .* a field of shape \(8, 9\), and"):
+        tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1, m=m)], u=grid.zeros())
     copied = tikgen.Program([tikgen.copy(u, un)])
     copied.run(1)
     assert (u.array == un.array).all()

@@ -100,11 +100,12 @@ class Slots:
         for name, number in self.names.items():
             is_argument = self._used_as.count(name) > 1  # Once for the array that has the name.
             if is_argument and number not in self._taken and not self._is_seen(number):
+                held, array = self.held.get(number), self.arrays[number]
+                what = f"a field of shape {held.whole_shape}" if held else described(array)
                 raise ProgramError(
-                    f"{name!r} names an array that no part of the program takes, "
-                    f"{described(self.arrays[number])}, and a kernel takes another one as "
-                    f"{name!r}; pass the very array that was bound, no copy: Program([...], "
-                    f"{name}=array), or choose another name"
+                    f"{name!r} names an array that no part of the program takes, {what}, and a "
+                    f"kernel takes another one as {name!r}; pass the very array that was bound, no "
+                    f"copy: Program([...], {name}=array), or choose another name"
                 )
 
     def _is_seen(self, number: int) -> bool:
