@@ -102,6 +102,14 @@ def hint(p: Any, name: str) -> str:
     return f"; {name} is the number {CONSTANTS[name]:.6g}" if name in CONSTANTS else ""
 
 
+def hint_on_device(p: Any, name: str) -> str:
+    """Return how to pass a scalar that lies on the device, or how to have it be a number."""
+    return (
+        f"; {name} is on_device: pass an array of one {p.dtype} element, or leave {name} out of "
+        "on_device for a number"
+    )
+
+
 def takes_views(p: Any) -> tuple[str, ...]:
     """Return the arrays over the grid; none where components lie between its points."""
     if p.layout == "last":

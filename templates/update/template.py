@@ -286,6 +286,8 @@ class FieldUpdate(Template):
     def hint(self, p: Any, name: str, value: object) -> str:
         if isinstance(value, tuple):  # A shape.
             return extreme_hint(p.equations.source, name, value)
+        if name in p.on_device:
+            return arguments.hint_on_device(p, name)
         return arguments.hint(p, name) or super().hint(p, name, value)
 
     reference = staticmethod(reference)

@@ -124,7 +124,8 @@ def test_blocks_lie_anywhere_and_survive_a_copy() -> None:
         ("v' = u", "is a number, and what it is assigned to has 2", "     ^"),
         ("v' = w", "is a vector of 3, and what it is assigned to has 2", "     ^"),
         ("v' = v*v", "dot(v, w) is their scalar product", "     ^"),
-        ("v' = v + 1", "adds a number to a vector", "     ^"),
+        ("v' = v + 1", "adds a number to a vector of 2", "     ^"),
+        ("w' = w - grad(u)", "adds vectors of different sizes, 3 and 2", "     ^"),
         ("v' = u/v", "divides by a vector", "     ^"),
         ("v' = v**2", "a vector where only numbers are allowed", "     ^"),
         ("v' = v + grad(v)", "the gradient of a vector", "         ^"),
@@ -159,7 +160,11 @@ def test_blocks_lie_anywhere_and_survive_a_copy() -> None:
             "a block has one name for its number",
             "                 ^",
         ),
-        ("v' = min(v, w)", "takes vectors of one size, or numbers alone", "     ^"),
+        (
+            "v' = min(v, w)",
+            "takes vectors of one size, or numbers alone; got a vector of 2, a vector of 3",
+            "     ^",
+        ),
         ("u' = (u + 1).x", "is an attribute, which is not allowed", "     ^"),
     ],
 )

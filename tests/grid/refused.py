@@ -169,6 +169,30 @@ refuses("as the grid was told", lambda: told.bind(
     wide(4), u=told.zeros(), u_next=told.zeros(), dt=0.1
 ))  # fmt: skip
 
+# Fields are written and read while ghost layers may still grow; their arrays settle these.
+early = tikgen.Grid((30, 9), ranks=(3, 1))
+before, behind = early.zeros(), early.zeros()
+before[0] = 3
+whole = np.arange(270, dtype=np.float32).reshape(30, 9)
+early.scatter(before, whole if rank == 0 else None)
+before[4:26, 8] = 7
+whole[4:26, 8] = 7
+gathered, moved = early.gather(before), early.redistribute(before, thin)
+before.from_numpy(before.to_numpy() + 1)
+assert (before[3, 4], moved[29, 0], before[15, 8]) == (32, 261, 8)
+assert gathered is None if rank else np.array_equal(gathered, whole)
+early.bind(heat, u=before, u_next=behind, dt=0.0)()
+np.testing.assert_array_equal(behind[...], whole + 1)
+late = tikgen.Grid((30, 9), ranks=(3, 1))
+before, behind = late.zeros(), late.zeros()
+assert before.owned.shape == (10, 9)
+refuses("0 wide, since .*field.owned, .*; bind the kernel before that, or .*halo=1", lambda: (
+    late.bind(heat, u=before, u_next=behind, dt=0.1)
+))  # fmt: skip
+refuses("scatter takes numbers in one array; got a list of parts", lambda: grid.scatter(
+    u, [[1, 2], [3]]
+))  # fmt: skip
+
 # What differs between processes is an error on all of them, and keeps none waiting.
 plain, steps = grid.bind(heat, u=u, u_next=un, dt=0.1), grid.swap((u, un))
 for listed, told in (

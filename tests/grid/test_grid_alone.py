@@ -82,6 +82,8 @@ def test_a_program_knows_fields_by_name(heat: tikgen.Kernel) -> None:
     program.settle()
     assert program["start"] is u
     assert "start" in str(program)
+    with pytest.raises(ProgramError, match=r"'u' names an array .* a field of shape \(8, 9\), and"):
+        tikgen.Program([grid.bind(heat, u=u, u_next=un, dt=0.1, m=m)], u=grid.zeros())
     copied = tikgen.Program([tikgen.copy(u, un)])
     copied.run(1)
     assert (u.array == un.array).all()
@@ -106,6 +108,9 @@ def test_fields_take_arrays_and_functions_and_whole_arrays(heat: tikgen.Kernel) 
             lambda i: i
         ),
         "layout takes": lambda: grid.zeros(layout="middle"),  # type: ignore[arg-type]
+        "layout takes 'first'": lambda: grid.zeros(layout=np.zeros(2)),  # type: ignore[arg-type]
+        "sums takes 'fast'": lambda: tikgen.Grid(3, sums=np.zeros(2)),  # type: ignore[arg-type]
+        "field takes numbers in one array": lambda: grid.field([[1, 2], [3]]),  # type: ignore[arg-type]
         "1, 2 or 3 axes": lambda: tikgen.Grid((1, 2, 3, 4)),
         "periodic takes": lambda: tikgen.Grid((3, 4), periodic=(True,)),
         "halo takes": lambda: tikgen.Grid((3, 4), halo=(1, 2, 3)),
@@ -136,6 +141,32 @@ def test_elements_are_written_before_and_after_a_field_has_an_array(heat: tikgen
         u[:2] = np.ones(3)
     with pytest.raises(IndexError):
         u[7]
+
+
+@pytest.mark.usefixtures("without_mpi")
+@pytest.mark.parametrize("layout", ["first", "last"])
+def test_a_function_returns_what_each_component_holds(layout: Any) -> None:
+    grid = tikgen.Grid((4, 2))
+
+    def field(function: Any, components: int = 2) -> Any:
+        made = grid.field(function, components=components, layout=layout)[...]
+        return made if layout == "first" else np.moveaxis(made, -1, 0)
+
+    i, j = np.ogrid[:4, :2]
+    expected = [np.broadcast_to(10 * i, (4, 2)), np.broadcast_to(j, (4, 2))]
+    np.testing.assert_array_equal(field(lambda i, j: (10 * i, j)), expected)
+    expected = [np.full((4, 2), 5), np.full((4, 2), 6)]
+    np.testing.assert_array_equal(field(lambda i, j: [5, 6.0]), expected)
+    np.testing.assert_array_equal(field(lambda i, j: 5), np.full((2, 4, 2), 5))
+    for told, function, components in (
+        (r"takes 2 components; got 3 values", lambda i, j: (1, 2, 3), 2),
+        (r"a component of a field of f32 from <lambda>\(\) takes an array of shape \(4, 2\)",
+         lambda i, j: (i, np.zeros(3)), 2),
+        ("takes numbers in one array; got a list of parts", lambda i, j: [i, 0.0], 0),
+        ("takes an array or a number; got 2 values, .* takes components=2", lambda i, j: (5, 6), 0),
+    ):  # fmt: skip
+        with pytest.raises(GridError, match=told):
+            field(function, components)
 
 
 @pytest.mark.usefixtures("without_mpi")

@@ -324,6 +324,17 @@ def test_arrays_are_numbered_where_several_have_an_argument() -> None:
     assert [array.tolist() for array in held] == [[1], [2], [3]]
 
 
+def test_names_of_arguments_may_be_those_of_arrays_that_other_parts_take() -> None:
+    one = tikgen.elementwise("y = x + 1", dim=2)
+    x, y, n = np.zeros((2, 3), np.float32), np.zeros((2, 3), np.float32), f32(0)
+    step = [one.bind(x=x, y=y), tikgen.swap((x, y))]
+    assert tikgen.Program([*step, "x = x + 1"], x=n).names == ("x", "x_1", "y")
+    assert tikgen.Program([*step, tikgen.copy(f32(1), n)], x=n)["x"] is n
+    seen = tikgen.Program(step, x=x.ravel())  # A view of the very array.
+    seen.run(3)
+    assert seen["x"].tolist() == [3] * 6
+
+
 def test_a_program_reads_as_it_was_written() -> None:
     n, u, un = f32(0), f32(1, 2), f32(0, 0)
     step = tikgen.elementwise("y = a*x")

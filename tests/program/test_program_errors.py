@@ -119,8 +119,32 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
         r"swap takes arrays of one kind, .*; got ndarray float32 of shape \(3,\) and ndarray",
     ),
     "native in words": (lambda: tikgen.Program(["n = n"], native="no", n=zeros(1)), "got 'no'"),  # type: ignore[arg-type]
+    "an array with the name of an option": (
+        lambda: counting(native=zeros(1)),
+        "native is an option of Program and takes None, True or False; got an array, which takes "
+        "another name, such as native_1",
+    ),
+    "an array for temporal_blocking": (
+        lambda: counting(temporal_blocking=zeros(4)),
+        "temporal_blocking is an option of Program .* such as temporal_blocking_1",
+    ),
+    "a copy with the name of an argument": (
+        lambda: tikgen.Program([adding().bind(zeros(3), 1, zeros(3))], x=zeros(3)),
+        r"'x' names an array that no part of the program takes, ndarray float32 of shape \(3,\), "
+        r"and a kernel takes another one as 'x'; pass the very array that was bound, no copy: "
+        r"Program\(\[...\], x=array\), or choose another name",
+    ),
     "progress in words": (lambda: counting().run(1, progress="no"), "True or False; got 'no'"),  # type: ignore[arg-type]
     "a checkpoint without a path": (lambda: counting().save(None), "save takes the path of a"),  # type: ignore[arg-type]
+    "a checkpoint with another ending": (
+        lambda: counting().save("run.zar"),
+        "save writes no file whose name ends in '.zar'. Did you mean '.zarr'. Known: .npz, .h5, "
+        ".hdf5, .zarr, as in 'run.zar.npz'",
+    ),
+    "a checkpoint of a run with another ending": (
+        lambda: counting().run(1, checkpoint="run.ckpt"),
+        "checkpoint writes no file whose name ends in '.ckpt'. Known: .npz",
+    ),
     "a swap of a view": (lambda: tikgen.Program(shared()), "shares memory with it"),
     "a swap of a single array": (lambda: tikgen.swap(zeros(2)), "takes pairs"),  # type: ignore[arg-type]
     "a swap with itself": (lambda: tikgen.swap((x := zeros(2), x)), "one array twice"),

@@ -241,6 +241,16 @@ def test_a_checkpoint_that_cannot_be_written_or_read(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_a_name_without_an_ending_is_one_of_npz(tmp_path: Path) -> None:
+    made = program()
+    made.run(3)
+    made.save(tmp_path / "run")
+    (tmp_path / "run").rename(tmp_path / "run.old")  # What is read may have any name.
+    other = program()
+    assert other.load(tmp_path / "run.old")
+    assert (other["u"] == made["u"]).all()
+
+
 @stepped
 def test_the_reference_takes_the_same_steps_in_numpy(native: bool) -> None:
     made = program(native)

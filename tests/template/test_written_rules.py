@@ -121,7 +121,8 @@ MADE: dict[str, tuple[Callable[[], Any], str]] = {
     "a slope": (
         lambda: tikgen.neumann("2*x"),
         "neumann: parameter 'slope' takes a finite number, or the name of a scalar, a constant or "
-        "an array over the face; got '2*x'.",
+        "an array over the face; got '2*x'; for one that changes with the step, write neumann('g') "
+        "with g among the scalars, and tikgen.varying(kernel.bind(...), g=function).",
     ),
     "a width": (
         lambda: tikgen.absorbing("9"),  # type: ignore[arg-type]

@@ -349,6 +349,12 @@ def test_more_operations_than_compile_in_seconds_are_refused() -> None:
         ("u' = u*y", {}, "y", "; y is the coordinate along axis 1: give the array another name"),
         ("u' = u*e", {}, "e", "; e is the number 2.71828"),
         ("u' = u*dt", {}, "dt", "; a number is named at the build, scalars='dt'"),
+        (
+            "u' = u*dt",
+            {"scalars": "dt", "on_device": "dt"},
+            "dt",
+            "; dt is on_device: pass an array of one f32 element, or leave dt out of on_device",
+        ),
     ],
 )
 def test_what_a_letter_means_is_said(
@@ -359,6 +365,21 @@ def test_what_a_letter_means_is_said(
     with pytest.raises(ArgumentError) as caught:
         kernel(u=u, u_next=u.copy(), **{given: 0.5})
     assert str(caught.value).partition(problem)[1]
+
+
+@pytest.mark.parametrize(
+    ("text", "params"),
+    [("s = sum(u)", {}), ("v' = 2*v", {"vectors": {"v": 2}})],
+    ids=["a result", "a vector"],
+)
+def test_only_what_may_be_one_number_is_told_to_be_a_scalar(
+    ti_arch: str, text: str, params: dict[str, Any]
+) -> None:
+    kernel = tikgen.update(text, **params)
+    given = {a.name: np.zeros((2,) * len(a.shape), "f4") for a in kernel.signature.arguments}
+    name = text[0]
+    with pytest.raises(ArgumentError, match=rf"argument '{name}' takes .* got float$"):
+        kernel(**given | {name: 0.5})
 
 
 def test_a_number_in_every_expression_is_no_scalar() -> None:

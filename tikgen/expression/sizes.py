@@ -65,10 +65,11 @@ class Sizes:
 
     def same(self, tree: ast.expr, parts: Sequence[ast.expr]) -> int:
         """Return the number of components that all parts of a tree have."""
-        sizes = {self.of(part) for part in parts}
-        if len(sizes) > 1:
-            self._refuse(tree, "takes vectors of one size, or numbers alone")
-        return sizes.pop() if sizes else 0
+        sizes = [self.of(part) for part in parts]
+        if len(set(sizes)) > 1:
+            got = ", ".join(f"a vector of {size}" if size else "a number" for size in sizes)
+            self._refuse(tree, f"takes vectors of one size, or numbers alone; got {got}")
+        return sizes[0] if sizes else 0
 
     def _check_carried(self, tree: ast.Call, one: ast.expr, other: ast.expr) -> None:
         """Refuse what a flow does to a vector, with what it is term by term."""
@@ -83,8 +84,10 @@ class Sizes:
 
     def _of_operation(self, tree: ast.BinOp, left: int, right: int) -> int:
         match tree.op:
+            case ast.Add() | ast.Sub() if left and right and left != right:
+                self._refuse(tree, f"adds vectors of different sizes, {left} and {right}")
             case ast.Add() | ast.Sub() if left != right:
-                self._refuse(tree, "adds a number to a vector, or vectors of different sizes")
+                self._refuse(tree, f"adds a number to a vector of {left or right}")
             case ast.Mult() if left and right:
                 self._refuse(tree, "multiplies two vectors; dot(v, w) is their scalar product")
             case ast.Div() if right:

@@ -62,7 +62,7 @@ def check_choices(sums: Any, **choices: Any) -> None:
     for name, value in choices.items():
         if value is not None and not isinstance(value, bool | np.bool_):
             raise GridError(f"{name} takes True, False or None; got {value!r}")
-    if sums not in ("fast", "exact"):
+    if not isinstance(sums, str) or sums not in ("fast", "exact"):
         raise GridError(f"sums takes 'fast' or 'exact'; got {sums!r}")
 
 

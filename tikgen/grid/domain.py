@@ -199,13 +199,14 @@ class Domain:
         for axis in divided:
             if self._halo[axis] < reach[axis]:
                 why = (
-                    "as the grid was told"
+                    "as the grid was told; make it"
                     if self._given
-                    else "since the array of a field was used or a program was made before"
+                    else "since a program was made before, or field.owned, field.array or "
+                    "grid.halo used; bind the kernel before that, or make it"
                 )
                 raise GridError(
                     f"{kernel} reads {reach[axis]} points away along axis {axis}, and ghost layers "
-                    f"are {self._halo[axis]} wide, {why}; make it Grid(..., halo={max(wanted)})"
+                    f"are {self._halo[axis]} wide, {why} Grid(..., halo={max(wanted)})"
                 )
 
     def face(self, axis: int) -> int:

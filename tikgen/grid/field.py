@@ -16,6 +16,7 @@ from tikgen.grid.moves import moved
 from tikgen.grid.points import Points, tell
 from tikgen.grid.values import spread
 from tikgen.program.team import Held, Team
+from tikgen.units import counted
 
 NDArray = npt.NDArray[Any]
 
@@ -42,6 +43,8 @@ class Field(Held):
         # What fills the array, which is made when ghost layers are as wide as they have to be.
         self._fills = [fill]
         self._array: Any = None
+        # The points that this process owns, where they are read or written before that.
+        self._early: NDArray | None = None
 
     @property
     def whole_shape(self) -> tuple[int, ...]:
@@ -100,15 +103,35 @@ class Field(Held):
         """
         if self._array is None:
             values: NDArray = np.zeros(self.with_components(self.extents), self.dtype.numpy)
-            for fill in () if self.domain.is_idle else self._fills:
-                fill(values[self._inner])
-            self._fills.clear()
-            self._array = self.domain.memory.holding(values)
+            if self._early is not None:
+                values[self._inner] = self._early
+            self._fill(values[self._inner])
+            self._array, self._early = self.domain.memory.holding(values), None
         return self._array
+
+    def _fill(self, owned: NDArray) -> None:
+        """Write what was given for the points that this process owns."""
+        for fill in () if self.domain.is_idle else self._fills:
+            fill(owned)
+        self._fills.clear()
+
+    def _before(self) -> NDArray:
+        """Return the points that this process owns, while ghost layers may still grow."""
+        if self._early is None:
+            self._early = np.zeros(self._extents_owned, self.dtype.numpy)
+        self._fill(self._early)
+        return self._early
+
+    @property
+    def _extents_owned(self) -> tuple[int, ...]:
+        """Return the shape of the points that this process owns, components included."""
+        return tuple(stop - start for start, stop in self.box)
 
     @property
     def owned(self) -> Any:
         """Return the points that this process owns, a view of the array.
+
+        Ghost layers are settled from then on; :meth:`to_numpy` and an index leave them open.
 
         Raises:
             GridError: if the array is one of Taichi, which has no views.
@@ -117,7 +140,9 @@ class Field(Held):
 
     def to_numpy(self) -> NDArray:
         """Return a copy of the points that this process owns, on the host."""
-        return self.domain.memory.read(self.array, self._inner)
+        if self._array is None:
+            return np.array(self._before())
+        return self.domain.memory.read(self._array, self._inner)
 
     def from_numpy(self, values: Any) -> None:
         """Write the points that this process owns.
@@ -128,9 +153,40 @@ class Field(Held):
         Raises:
             GridError: if the values do not fit.
         """
-        extents = (part.stop - part.start for part in self.inner)
-        own = spread(values, self.dtype, self.with_components(tuple(extents)), "from_numpy")
-        self.domain.memory.write(self.array, self._inner, own.astype(self.dtype.numpy, copy=False))
+        own = spread(values, self.dtype, self._extents_owned, "from_numpy")
+        if self._array is None:
+            self._before()[...] = own
+        else:
+            own = own.astype(self.dtype.numpy, copy=False)
+            self.domain.memory.write(self._array, self._inner, own)
+
+    def put(self, owned: NDArray, values: Any, what: str) -> None:
+        """Write values at points that this process owns.
+
+        Args:
+            owned: the points.
+            values: an array that broadcasts, or for vectors a tuple or a list with an array or a
+                number for each component.
+            what: what takes them, in words.
+
+        Raises:
+            GridError: if they do not fit.
+        """
+        count = len(values) if isinstance(values, tuple | list) else 0
+        if not self.components and isinstance(values, tuple):
+            raise GridError(
+                f"{what} takes an array or a number; got {counted(count, 'value')}, as of a "
+                f"vector, which takes components={count}"
+            )
+        if not self.components or not count:
+            owned[...] = spread(values, self.dtype, owned.shape, what)
+            return
+        if count != self.components:
+            takes = counted(self.components, "component")
+            raise GridError(f"{what} takes {takes}; got {counted(count, 'value')}")
+        each = owned if self.first_axis else np.moveaxis(owned, -1, 0)
+        for part, value in zip(each, values, strict=True):
+            part[...] = spread(value, self.dtype, part.shape, f"a component of {what}")
 
     @property
     def _inner(self) -> tuple[slice, ...]:
@@ -218,6 +274,8 @@ class Field(Held):
 
     def _on_host(self) -> NDArray:
         """Return the points that this process owns: a view on the host, a copy on a device."""
+        if self._array is None:
+            return self._before()
         found: NDArray = self.owned if self.domain.memory.is_host else self.to_numpy()
         return found
 

@@ -29,7 +29,7 @@ from tikgen.grid.of_all import of_all
 from tikgen.grid.processes import processes_of
 from tikgen.grid.proportions import sizes_of
 from tikgen.grid.redistribution import redistributed
-from tikgen.grid.values import hint_of_components, numbers_of, spread
+from tikgen.grid.values import array_of, hint_of_components, numbers_of, spread
 from tikgen.machine.caches import cache_bytes
 from tikgen.pipeline.kernel import Kernel
 from tikgen.program import parts
@@ -217,7 +217,8 @@ class Grid:
         Args:
             values: an array over the whole grid, components included, on every process, of which
                 each takes its own part. Or a function of the indices ``i``, ``j`` and ``k`` on the
-                whole grid, arrays that broadcast against each other.
+                whole grid, arrays that broadcast against each other; for vectors it returns a tuple
+                with an array or a number for each component.
             dtype: type of its elements, by default that of the array, and ``f32`` of a function.
             components: number of components of a vector; 0 for a field of numbers.
             layout: whether the components of a vector come before the axes of the grid or behind.
@@ -240,12 +241,11 @@ class Grid:
                 found = function(*np.ogrid[self.owned])
                 if found is None:
                     raise GridError(f"{name} returned None; a field takes numbers from it")
-                what = f"a field of {computed.dtype} from {name}"
-                owned[...] = spread(found, computed.dtype, owned.shape, what)
+                computed.put(owned, found, f"a field of {computed.dtype} from {name}")
 
             computed = self._made(dtype or "f32", components, layout, compute)
             return computed
-        array = np.asarray(values)
+        array = array_of(values, "field")
         if array.dtype.kind not in "biuf":
             raise GridError(
                 f"field takes an array of numbers or a function of indices; got {values!r:.60}"
@@ -273,7 +273,7 @@ class Grid:
         except (TypeError, ValueError) as error:
             raise GridError(str(error)) from None
         components = whole_number("components", components, least=0)
-        if layout not in ("first", "last"):
+        if not isinstance(layout, str) or layout not in ("first", "last"):
             raise GridError(f"layout takes 'first' or 'last'; got {layout!r}")
         return Field(self._domain, kind, components, layout, fill)
 
@@ -368,15 +368,15 @@ class Grid:
         Raises:
             GridError: if it is no field of this grid, or the array does not fit, on all processes.
         """
-        array = np.asarray(values)
         with self._domain.processes.refusing("grid.scatter(field)"):
+            array = array_of(values if self.rank == 0 else 0, "scatter")
             self._check(field, "scatter")
             takes = "scatter takes an array of"
             if self.rank == 0 and array.shape != field.whole_shape:
                 raise GridError(f"{takes} shape {field.whole_shape}; got shape {array.shape}")
             if self.rank == 0 and not np.can_cast(array.dtype, field.dtype.numpy, "same_kind"):
                 raise GridError(f"{takes} dtype {field.dtype}; got {array.dtype}")
-        field.scatter(array)
+        field.scatter(array if self.rank == 0 else None)
 
     def redistribute(self, field: Field, other: Grid) -> Field:
         """Return a field of another grid that holds the values of a field of this one.

@@ -13,6 +13,17 @@ from tikgen.errors import GridError
 NDArray = npt.NDArray[Any]
 
 
+def array_of(values: Any, what: str) -> NDArray:
+    """Return the array that NumPy makes of values; raise GridError if it makes none."""
+    try:
+        return np.asarray(values)
+    except ValueError:
+        raise GridError(
+            f"{what} takes numbers in one array; got a {type(values).__name__} of parts of "
+            "different shapes"
+        ) from None
+
+
 def numbers_of(values: Any, dtype: DType, what: str) -> NDArray:
     """Return numbers that a dtype holds; raise GridError where some do not fit.
 
@@ -23,7 +34,7 @@ def numbers_of(values: Any, dtype: DType, what: str) -> NDArray:
         dtype: the dtype.
         what: what takes them, in words.
     """
-    found = np.asarray(values)
+    found = array_of(values, what)
     if found.dtype.kind not in "biuf":
         got = type(values).__name__ if found.dtype.kind == "O" else found.dtype.name
         raise GridError(f"{what} takes real numbers; got {'None' if values is None else got}")

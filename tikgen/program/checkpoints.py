@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from tikgen.disk import path_of, why
-from tikgen.errors import ProgramError
+from tikgen.errors import ProgramError, near
 from tikgen.program.about import steps_in, text_about
 from tikgen.program.problems import told
 from tikgen.program.replacing import check_plain, check_replaceable, replaced
@@ -28,6 +28,8 @@ _ABOUT = "tikgen.json"
 # Bytes of a member of a checkpoint beside the elements of its array.
 _MOST_HEADER = 1 << 16
 _HDF5 = (".h5", ".hdf5")
+# What a name of a file to write may end in; a name without an ending is one of npz.
+_ENDINGS = ("", ".", ".npz", *_HDF5, ".zarr")
 # Behind what is HDF5's own, which drops it from a file that it changes: the CRC-32 of all before.
 _SEAL, _DIGITS = b"\ntikgen crc32 ", 8
 _PIECE = 1 << 20
@@ -56,6 +58,17 @@ def save(state: State, path: PathLike, about: str) -> None:
 def check_path(path: Any, where: str) -> None:
     """Raise ProgramError unless something is the path of a file."""
     path_of(path, lambda problem: ProgramError(f"{where} {problem}"))
+
+
+def check_new(path: Any, where: str) -> None:
+    """Raise ProgramError unless something is the path of a file whose ending says its format."""
+    check_path(path, where)
+    if (ending := Path(path).suffix.lower()) not in _ENDINGS:
+        known = [each for each in _ENDINGS if len(each) > 1]
+        raise ProgramError(
+            f"{where} writes no file whose name ends in {ending!r}.{near(ending, known)} Known: "
+            f"{', '.join(known)}, as in {Path(path).name + '.npz'!r}"
+        )
 
 
 def name_of(path: Any) -> str:

@@ -149,6 +149,7 @@ class Plan:
             agreement.check_program(self.team, listed, slots)
         self._add_reshaped()
         self.nodes = self._resolved(listed)
+        slots.check_taken()
         self._check_swapped(self.nodes)
         self.first: Arrangement = tuple(range(len(slots.arrays)))
         self.starts: dict[Arrangement, None] = {}

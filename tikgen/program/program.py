@@ -27,7 +27,7 @@ from tikgen.program.reference import Verified
 from tikgen.program.several_steps import SeveralStepper, several_steps
 from tikgen.program.slots import Slots
 from tikgen.program.state import State
-from tikgen.program.steppers import stepper_of
+from tikgen.program.steppers import choice, stepper_of
 from tikgen.program.stepping import Stepper
 from tikgen.program.walk import Walk
 from tikgen.taichi import runtime
@@ -57,7 +57,8 @@ class Program(Here):
             once a program has run for a second, True wherever possible, False never. Only native
             code on cpu does so.
         names: arrays, and numbers for conditions, by name. Arrays without a name have that of the
-            argument for which they are passed first, numbered where several would have one.
+            argument for which they are passed first, numbered where several would have one. A
+            copy of such an array does not take its name.
 
     Raises:
         ProgramError: if a part cannot run as it is written: arrays that are swapped differ, were
@@ -77,9 +78,7 @@ class Program(Here):
     ) -> None:
         given = kept(parts)
         with agreement.refusing((given, *names.values())):
-            for option, value in (("native", native), ("temporal_blocking", temporal_blocking)):
-                if value not in (None, True, False):
-                    raise ProgramError(f"{option} takes None, True or False; got {value!r}")
+            choices = choice("native", native), choice("temporal_blocking", temporal_blocking)
             self._parts = listed = parts_of(given)
             if not listed:
                 raise ProgramError("a program takes at least one part")
@@ -94,7 +93,7 @@ class Program(Here):
         self._epoch = runtime.epoch()
         maker = sys._getframe(1)
         self._subject = Subject("program", maker.f_code.co_filename, maker.f_lineno, "program")
-        self._native, self._blocking = native, temporal_blocking
+        self._choices = choices
         self._lock, self._worker = threading.Lock(), 0
         stepper, self._why = self._made_stepper()
         team = self._plan.team
@@ -104,12 +103,11 @@ class Program(Here):
 
     def _made_stepper(self) -> tuple[Stepper, str]:
         """Return what does the steps, and why it is Python, if it is."""
-        how = self._native, self._blocking
-        stepper, why = stepper_of(self._plan, *how)
+        stepper, why = stepper_of(self._plan, *self._choices)
         if self._several is None:
             return stepper, why
         several, plan = self._several
-        return SeveralStepper(stepper, stepper_of(plan, *how)[0], several), why
+        return SeveralStepper(stepper, stepper_of(plan, *self._choices)[0], several), why
 
     @property
     def parts(self) -> tuple[Part, ...]:
@@ -285,14 +283,15 @@ class Program(Here):
         Args:
             path: the file: of HDF5 if its name ends in ``.h5`` or ``.hdf5``, which needs the extra
                 ``hdf5``; a store of Zarr if it ends in ``.zarr``, to which all processes of a grid
-                write at once, each its own part; else of NumPy's format npz. Of processes that
-                share a grid, the path of rank 0 counts.
+                write at once, each its own part; of NumPy's format npz if it ends in ``.npz``, or
+                has no ending. Of processes that share a grid, the path of rank 0 counts.
 
         Raises:
-            ProgramError: if the file cannot be written, or another thread runs the program.
+            ProgramError: if the name has another ending, the file cannot be written, or another
+                thread runs the program.
         """
         name = checkpoints.name_of(path)
-        with self._reading(f"save({name!r})", lambda: checkpoints.check_path(path, "save")):
+        with self._reading(f"save({name!r})", lambda: checkpoints.check_new(path, "save")):
             saving.save(self._walk, self._slots, self._plan.team, path, str(self))
 
     def load(self, path: str | os.PathLike[str], *, missing_ok: bool = False) -> bool:

@@ -15,7 +15,7 @@ import numpy as np
 from tikgen.callables import function_name, takes_arguments
 from tikgen.errors import ProgramError
 from tikgen.program import costs
-from tikgen.program.checkpoints import PathLike, check_path, name_of
+from tikgen.program.checkpoints import PathLike, check_new, name_of
 from tikgen.program.ending import Ending
 from tikgen.program.interrupts import Interrupts
 from tikgen.program.walk import Walk
@@ -100,7 +100,7 @@ class Wanted:
         if not isinstance(self.progress, bool | np.bool_):
             raise ProgramError(f"progress takes True or False; got {self.progress!r}")
         if self.checkpoint is not None:
-            check_path(self.checkpoint, "checkpoint")
+            check_new(self.checkpoint, "checkpoint")
         if self.minutes is not None:
             if self.checkpoint is None:
                 raise ProgramError("minutes belongs to checkpoint: checkpoint='run.npz'")

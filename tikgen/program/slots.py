@@ -38,6 +38,8 @@ class Slots:
         self.held: dict[int, Held] = {}
         self._by_identity: dict[Any, int] = {}
         self._used_as: list[str] = []
+        # Numbers of arrays that parts take, which those that a user names need not be.
+        self._taken: set[int] = set()
         self._ambiguous: dict[str, list[str]] = {}
         # Names of arrays whose argument has the name of a constant.
         self._beside_constant: dict[str, list[str]] = {}
@@ -59,6 +61,7 @@ class Slots:
                 raise ProgramError(f"{other!r} and {name!r} name one array")
             else:
                 self.names[name] = number
+        self._taken.clear()
 
     def add(self, array: Any, used_as: str) -> int:
         """Return the number of an array, a new one at its first use.
@@ -74,6 +77,7 @@ class Slots:
             self.arrays.append(array)
             self._used_as.append(used_as)
         number = self._by_identity[identity]
+        self._taken.add(number)
         if held is not array:
             self.held[number] = held
         return number
@@ -90,6 +94,23 @@ class Slots:
                 f"{described(array)}; pass the very array that was bound{self._kin(array)}"
             )
         return found
+
+    def check_taken(self) -> None:
+        """Raise ProgramError if the name of an argument is given to an array that no part takes."""
+        for name, number in self.names.items():
+            is_argument = self._used_as.count(name) > 1  # Once for the array that has the name.
+            if is_argument and number not in self._taken and not self._is_seen(number):
+                held, array = self.held.get(number), self.arrays[number]
+                what = f"a field of shape {held.whole_shape}" if held else described(array)
+                raise ProgramError(
+                    f"{name!r} names an array that no part of the program takes, {what}, and a "
+                    f"kernel takes another one as {name!r}; pass the very array that was bound, no "
+                    f"copy: Program([...], {name}=array), or choose another name"
+                )
+
+    def _is_seen(self, number: int) -> bool:
+        """Return whether an array is a view of one that a part takes."""
+        return any(self.share(number, other) for other in self._taken)
 
     def _kin(self, array: Any) -> str:
         """Return which array of the program shares memory with another one, for a message."""
@@ -170,6 +191,7 @@ class Slots:
                 raise _unlike(what, *map(described, known)) from None
             raise
         self.check_equal(*pair, what)
+        self._taken.update(pair)
         return pair
 
     def check_equal(self, one: int, other: int, what: str) -> None:

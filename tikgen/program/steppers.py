@@ -2,13 +2,35 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
+
 from tikgen.errors import EngineUnavailable, ProgramError
 from tikgen.program.graphs import GraphStepper
 from tikgen.program.native import NativeStepper
 from tikgen.program.plan import Plan
+from tikgen.program.slots import is_array
 from tikgen.program.stepping import PythonStepper, Stepper
+from tikgen.program.team import Held
 from tikgen.program.team_stepping import TeamStepper
 from tikgen.taichi import runtime
+
+
+def choice(option: str, given: Any) -> bool | None:
+    """Return what an option of a program is given: a choice, or None.
+
+    Raises:
+        ProgramError: if it is something else, such as an array that is to have the option's name.
+    """
+    if given is None or isinstance(given, bool | np.bool_):
+        return None if given is None else bool(given)
+    if isinstance(given, Held) or is_array(given):
+        raise ProgramError(
+            f"{option} is an option of Program and takes None, True or False; got an array, which "
+            f"takes another name, such as {option}_1"
+        )
+    raise ProgramError(f"{option} takes None, True or False; got {given!r:.60}")
 
 
 def stepper_of(plan: Plan, native: bool | None, blocking: bool | None) -> tuple[Stepper, str]:

@@ -55,6 +55,11 @@ class Array:
     values: Values = "small"
     assumed: bool = field(default=False, repr=False)
 
+    @property
+    def may_be_scalar(self) -> bool:
+        """Return whether a kernel reads it as one number for each element, and nothing more."""
+        return self.role == "in" and all(n == 1 or isinstance(n, str) for n in self.shape)
+
     def __post_init__(self) -> None:
         """Raise :class:`DeclarationError` for what an array cannot have."""
         _check(self.name, self.dtype, "an array")

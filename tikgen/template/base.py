@@ -239,9 +239,10 @@ class Template(Constant):
             value: what was passed: anything for a name that is unknown, else no array; of an array
                 of a wrong shape its shape.
         """
-        is_number = isinstance(value, int | float | np.number) and hasattr(p, "scalars")
-        if is_number and any(argument.name == name for argument in self.arguments(p)):
-            return f"; a number is named at the build, scalars={name!r}"
+        if isinstance(value, int | float | np.number) and hasattr(p, "scalars"):
+            found = next((each for each in self.arguments(p) if each.name == name), None)
+            if isinstance(found, Array) and found.may_be_scalar:
+                return f"; a number is named at the build, scalars={name!r}"
         return ""
 
     # What the kernel must compute.

@@ -90,7 +90,13 @@ def _check(function: str, parameter: str, number: object, at: str, other: str) -
         takes = (
             "takes a finite number, or the name of a scalar, a constant or an array over the face"
         )
-        raise InvalidValue(function, {parameter: f"{takes}; got {number!r:.80}"}) from None
+        changes = ""
+        if isinstance(number, str) or callable(number):
+            changes = (
+                f"; for one that changes with the step, write {function}('g') with g among the "
+                "scalars, and tikgen.varying(kernel.bind(...), g=function)"
+            )
+        raise InvalidValue(function, {parameter: f"{takes}; got {number!r:.80}{changes}"}) from None
 
 
 def boundary_hint(value: Any, kinds: tuple[str, ...]) -> str:
