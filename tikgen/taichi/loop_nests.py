@@ -107,6 +107,7 @@ class _Nest:
             raise _Refused
         for statement in self._body:
             self._check_places(statement)
+        self._check_fields(nodes)
 
     def as_one(self) -> ast.For:
         """Return the nest as one loop."""
@@ -200,6 +201,18 @@ class _Nest:
             raise _Refused
         for child in ast.iter_child_nodes(node):
             self._check_places(child)
+
+    def _check_fields(self, nodes: Sequence[ast.AST]) -> None:
+        """Refuse uses of a field that is written under another name."""
+        written = {*self._written, *(getattr(one.value, "id", "") for one in self._shared)}
+        fields = [self._names[name] for name in written & self._names.keys()]
+        for node in nodes if fields else ():
+            is_named = isinstance(node, ast.Name) and node.id not in written
+            found = self._names.get(node.id) if is_named and isinstance(node, ast.Name) else None
+            is_member = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+            is_extent = isinstance(node, ast.Subscript) and trees.is_extent(node)
+            if (is_member and not is_extent) or any(found is one for one in fields):
+                raise _Refused
 
     def _is_changed_by_all(self, name: str) -> bool:
         """Return whether all turns add to an element of an array, or take an extreme of it."""
