@@ -228,6 +228,7 @@ def test_integers_that_exceed_every_float_are_refused(kernel: tikgen.Kernel) -> 
 
 
 @pytest.mark.parametrize(("dtype", "lowest"), [("f32", r"up to 3\.40282e\+38"), ("i64", "-9")])
+@pytest.mark.usefixtures("ti_arch")
 def test_large_integers_are_told_by_their_size(dtype: str, lowest: str) -> None:
     kernel = tikgen.build("map", expr="z = a * x", dtype=dtype, scalars=("a",))
     x = np.ones(3, DType(dtype).numpy)

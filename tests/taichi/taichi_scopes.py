@@ -58,11 +58,11 @@ class _Run:
             for one, its in zip(targets, values, strict=True):
                 self._assign(one, its)
         elif isinstance(node, ast.AugAssign):
-            assert isinstance(node.target, ast.Name)
-            if not any(node.target.id in scope for scope in self._scopes):
+            name = node.target.id if isinstance(node.target, ast.Name) else ""
+            if name and not any(name in scope for scope in self._scopes):
                 raise RefusedError
-            old = self._value(ast.Name(node.target.id, ast.Load()))
-            self._assign(node.target, old + self._value(node.value))
+            old = ast.parse(ast.unparse(node.target), mode="eval").body
+            self._assign(node.target, self._value(old) + self._value(node.value))
         elif isinstance(node, ast.For):
             self._loop(node)
         elif isinstance(node, ast.If):

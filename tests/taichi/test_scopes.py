@@ -20,7 +20,10 @@ import taichi_scopes
 import tikgen
 from some_cases import examples
 from tikgen.taichi import (
+    inner_sums,
+    line_sums,
     loop_nests,
+    loop_sums,
     row_loops,
     scopes,
     split_loops,
@@ -77,7 +80,18 @@ def _loops(draw: Any, depth: int) -> str:
 
 @st.composite
 def _stores(draw: Any) -> str:
-    index, step = draw(st.sampled_from((*"ij", *NAMES))), draw(st.sampled_from(("+ 1", "- 1")))
+    extents = st.sampled_from(EXTENTS)
+    kind, index = draw(st.sampled_from("rrtas")), draw(st.sampled_from((*"ij", *NAMES)))
+    if kind == "t":
+        return f"y[_, {index}] = {draw(extents)} * {index}"
+    if kind == "a":
+        return f"y[_, {draw(st.sampled_from((index, '0')))}] += {draw(extents)} + {index}"
+    if kind == "s":
+        total = draw(st.sampled_from(("s", *NAMES)))
+        turn = f"{total} += {draw(extents)} + {draw(st.sampled_from(('j', *EXTENTS)))}"
+        loop = f"for j in range({draw(extents)}):\n    {turn}"
+        return f"{total} = 0\n{loop}\ny[_, {index}] = {total} + {draw(extents)}"
+    step = draw(st.sampled_from(("+ 1", "- 1")))
     return f"y[_, {index}] = ({index} {step}) % {draw(st.sampled_from(EXTENTS[:5]))}"
 
 
@@ -126,11 +140,13 @@ def _ndrange(*ends: int) -> Any:
 
 TAICHI = SimpleNamespace(
     cast=lambda value, dtype: value,
+    loop_config=lambda **options: None,
     i32=int,
     max=max,
     min=min,
     ndrange=_ndrange,
     raw_div=operator.floordiv,
+    zero=lambda value: 0,
     select=lambda condition, first, second: first if condition else second,
 )
 # What changed loops call, as Python does it.
@@ -141,11 +157,13 @@ IN_PYTHON = {
     **dict.fromkeys(("tikgen_max", wrapped_indices.MOST), max),
     "tikgen_nest_range": _ndrange,
     "tikgen_nest_cast": TAICHI.cast,
+    "tikgen_inner_joined": lambda value, thread, bits: value,
+    "tikgen_sum_cast": TAICHI.cast,
 }
 
 
 @settings(
-    max_examples=examples(150, 50),
+    max_examples=examples(120, 40),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
 )
 @given(code=_blocks().map(numbered), is_on_gpu=st.booleans())
@@ -170,10 +188,13 @@ def test_names_of_changed_loops_are_those_of_taichi(code: str, is_on_gpu: bool) 
     wrapped_indices.rewrite(tree, kernel, names)
     if is_on_gpu:
         loop_nests.rewrite(tree, names)
+        line_sums.rewrite(tree, kernel, names)
+        inner_sums.rewrite(tree, kernel, names)
         thread_coarsening.rewrite(tree, kernel, names)
     else:
         row_loops.rewrite(tree, kernel)
         split_loops.rewrite(tree)
+        loop_sums.rewrite(tree, kernel, names)
     names |= IN_PYTHON
     # Each variable has a name of its own now, so that Python runs the code as Taichi does.
     exec(ast.unparse(tree), names)

@@ -51,11 +51,26 @@ def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
         names: the names that Taichi finds in it; those of functions are added.
     """
     function = trees.function_of(tree)
-    if function is None or _OWN in ast.dump(function):
+    if function is None or _OWN in ast.dump(function) or _has_aliases(function, names):
         return
     outer = trees.outer_names(function)
     trees.replace_loops(function, lambda loop, _: [_as_a_whole(loop, outer, names)])
     names |= {f"{_OWN}_range": ti.ndrange, f"{_OWN}_cast": ti.cast, f"{_OWN}_index": ti.i32}
+
+
+def _has_aliases(function: ast.FunctionDef, names: Mapping[str, Any]) -> bool:
+    """Return whether elements are found by names such as that of ``z = ti.static(self.y)``."""
+    nodes = list(ast.walk(function))
+    static = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign | ast.NamedExpr)
+        and isinstance(node.value, ast.Call)
+        and trees.called(node.value, names) is ti.static
+        and any(isinstance(one, ast.Attribute) for one in node.value.args)
+    ]
+    subscripted = {getattr(n.value, "id", "") for n in nodes if isinstance(n, ast.Subscript)}
+    return bool(trees.stored(static) & subscripted)
 
 
 def _as_a_whole(statement: ast.stmt, outer: set[str], names: Mapping[str, Any]) -> ast.stmt:

@@ -113,12 +113,11 @@ class _Scopes:
         # Variables that stand for something that has a name already, and that name.
         self.aliases: dict[_Variable, str] = {}
         self._block(function.body)
-        self._taken = {node.id for node in ast.walk(function) if isinstance(node, ast.Name)}
 
     def renamed(self, names: Container[str]) -> dict[_Variable, str]:
         """Return the new names of variables."""
         found: dict[_Variable, str] = {}
-        taken = self._taken | self._arguments
+        taken = {*self._variables, *self._outside, *self._arguments}
         for name, variables in self._variables.items():
             are_indices = all(one.is_index for one in variables)
             is_outside = name in self._outside or name in self._arguments
