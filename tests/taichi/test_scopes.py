@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pytest
 import taichi as ti
-from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 
 import taichi_scopes
@@ -47,7 +47,7 @@ def work(
     count: ti.i32,
 ):
 """
-EXTENTS = ("n", "m", "t", "x.shape[0]", "count", "5", "n - 1", "m + 1", "x[1]")
+EXTENTS = ("n", "m", "t", "x.shape[0]", "count", "5", "n - 1", "m + 1", "x[1]", "x[2]")
 NAMES = ("n", "m", "t")
 _SIZE = 60
 
@@ -81,11 +81,12 @@ def _loops(draw: Any, depth: int) -> str:
 @st.composite
 def _stores(draw: Any) -> str:
     extents = st.sampled_from(EXTENTS)
-    kind, index = draw(st.sampled_from("rrtas")), draw(st.sampled_from((*"ij", *NAMES)))
+    kind, index = draw(st.sampled_from("rrtaas")), draw(st.sampled_from((*"ij", *NAMES)))
     if kind == "t":
         return f"y[_, {index}] = {draw(extents)} * {index}"
     if kind == "a":
-        return f"y[_, {draw(st.sampled_from((index, '0')))}] += {draw(extents)} + {index}"
+        at = draw(st.sampled_from((index, "0", "0")))
+        return f"y[_, {at}] += {draw(extents)} + {index}"
     if kind == "s":
         total = draw(st.sampled_from(("s", *NAMES)))
         turn = f"{total} += {draw(extents)} + {draw(st.sampled_from(('j', *EXTENTS)))}"
@@ -103,7 +104,7 @@ def _blocks(draw: Any, depth: int = 0) -> str:
     if depth:
         kinds += [_stores()] * 3
         kinds.append(_blocks(3).map(lambda one: f"if x[0] > 1:\n{textwrap.indent(one, '    ')}"))
-    return "\n".join(draw(st.lists(st.one_of(kinds), min_size=1, max_size=3)))
+    return "\n".join(draw(st.lists(st.one_of(kinds), min_size=1, max_size=2 if depth else 3)))
 
 
 def numbered(code: str) -> str:
@@ -162,6 +163,40 @@ IN_PYTHON = {
 }
 
 
+# One for each change of loops on GPUs.
+NEST = """
+for i in range(n):
+    for j in range(m):
+        y[0, 0] += n
+n = 5
+for i in range(n):
+    for j in range(n):
+        y[1, 0] += n"""
+LINE = """
+for i, j in ti.ndrange(n, m):
+    y[0, i] += n * j
+n, m = m, n
+for i, j in ti.ndrange(n, m):
+    y[1, i] += n * j"""
+INNER = """
+for i in range(n):
+    s = n
+    for j in range(x.shape[0]):
+        s += m * j
+    y[0, i] = s
+    n, m = m, 5
+    y[1, i] = s + n * m"""
+EACH = """
+for i in x:
+    y[0, i] = n * x[i]
+    n = x[i] + 1
+    y[1, i] = n * x[i]"""
+
+
+@example(NEST, True)
+@example(LINE, True)
+@example(INNER, True)
+@example(EACH, True)
 @settings(
     max_examples=examples(120, 40),
     suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow],
