@@ -11,6 +11,7 @@ import pytest
 import taichi as ti
 
 import tikgen
+from tikgen.dtypes import DType
 from tikgen.errors import ArgumentError, KernelCompileError, UnsupportedOnArch
 
 
@@ -224,6 +225,19 @@ def test_integers_that_exceed_every_float_are_refused(kernel: tikgen.Kernel) -> 
     x, y = np.zeros((3, 3), np.float32), np.zeros((3, 3), np.float32)
     with pytest.raises(ArgumentError, match="got an integer beyond every float"):
         kernel(x, y, 10**400)
+
+
+@pytest.mark.parametrize(("dtype", "lowest"), [("f32", r"up to 3\.40282e\+38"), ("i64", "-9")])
+@pytest.mark.usefixtures("ti_arch")
+def test_large_integers_are_told_by_their_size(dtype: str, lowest: str) -> None:
+    kernel = tikgen.build("map", expr="z = a * x", dtype=dtype, scalars=("a",))
+    x = np.ones(3, DType(dtype).numpy)
+    for value, shown in ((10**40, r"1e\+40"), (10**5000, "an integer beyond every float")):
+        with pytest.raises(ArgumentError, match=f"{lowest}.*; got {shown}$"):
+            kernel(a=value, x=x, z=np.zeros_like(x))
+    if dtype == "i64":
+        with pytest.raises(ArgumentError, match=r"got 9223372036854775808$"):
+            kernel(a=2**63, x=x, z=np.zeros_like(x))
 
 
 @pytest.mark.parametrize(("dtype", "most"), [("f16", 65504.0), ("f32", 3.4028235e38)])

@@ -144,6 +144,34 @@ def test_names_that_are_not_given_are_reported() -> None:
 def test_a_text_must_define_one_kernel() -> None:
     with pytest.raises(KernelCompileError, match=r"must define one @ti.kernel.*it defines none"):
         tikgen.from_string("a = 1\n")
+    method = "class C:\n    @ti.kernel\n    def go(self, x: ti.i32):\n        pass\n"
+    with pytest.raises(KernelCompileError, match=r"none; methods such as C\.go are not taken"):
+        tikgen.from_string(f"import taichi as ti\n{method}")
+
+
+def test_annotations_that_are_text_are_told_of() -> None:
+    text = "from __future__ import annotations\nimport taichi as ti\n"
+    kernel = "@ti.kernel\ndef go(x: ti.i32):\n    pass\n"
+    with pytest.raises(KernelCompileError, match=r"argument 0\).*ti\.i32; .*remove that import"):
+        tikgen.from_string(text + kernel)
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (np.zeros(3), r"got numpy\.ndarray; declare f: ti\.types\.ndarray\(\)"),
+        ([1, 2], "got list, which has no hash; pass a tuple"),
+        ({}, "got dict, which has no hash"),
+    ],
+)
+def test_what_no_template_argument_takes_is_refused(value: object, told: str) -> None:
+    kernel = tikgen.from_string(
+        "import taichi as ti\n\n\n@ti.kernel\ndef fill(f: ti.template()):\n"
+        "    for i in range(3):\n        f[i] = 1\n"
+    )
+    for call in (kernel, lambda given: kernel.bind(given)()):
+        with pytest.raises(ArgumentError, match=rf"'f' is a ti\.template\(\).*{told}"):
+            call(value)
 
 
 def test_an_error_while_loading_is_located() -> None:

@@ -91,6 +91,7 @@ def rewritten(code: str) -> str:
         "i in range(5)",
         "i in range(2, x.shape[0])",
         "i, j in ti.ndrange(3, (1, 4))",
+        "i in range(z[0])",
     ],
 )
 def test_a_thread_has_a_sum_of_its_own(loop: str) -> None:
@@ -111,6 +112,10 @@ def test_a_thread_has_a_sum_of_its_own(loop: str) -> None:
         "ti.loop_config(block_dim=64)\nfor i, j in x:\n    y[0] += x[i, j]",
         "for i, j in x:\n    y[0] += x[i, j]\n    ti.simt.block.sync()",
         "for i in ti.static(range(3)):\n    y[0] += x[i, 0]",
+        # Threads that begin later would find another range.
+        "n = 3\nfor i in range(n):\n    n = 4\n    y[0] += 1",
+        "for i in range(x[0, 0]):\n    x[0, 0] = 4\n    y[0] += 1",
+        "for i in range(x[0, 0]):\n    unknown()\n    y[0] += 1",
     ],
 )
 def test_other_loops_stay(code: str) -> None:

@@ -13,6 +13,7 @@ import taichi as ti
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import rewriting
 import tikgen
 from conftest import ARCH
 from some_cases import examples
@@ -167,6 +168,34 @@ def test_other_nests_stay(body: str) -> None:
 )
 def test_loops_that_are_no_nest_stay(loops: str) -> None:
     assert rewritten(loops) == ast.unparse(ast.parse(loops))
+
+
+@pytest.mark.parametrize(
+    ("code", "is_one"),
+    [
+        ("f[i, j] = g[i, j - 1]", True),
+        ("f[i, j] = same[i, j - 1]", False),
+        ("f[i, j] = a.f[i, j - 1]", False),
+        ("f[i, j] = a.f.shape[0]", True),
+        ("x[i, j, 0] = a.f[i, j]", True),
+    ],
+)
+def test_a_field_may_have_other_names(code: str, is_one: bool) -> None:
+    field = object()
+    loops = f"for i in range(n):\n    for j in range(n):\n        {code}"
+    assert (_changed(loops, f=field, same=field, g=object()) != loops) is is_one
+
+
+def test_nests_of_arrays_with_another_name_stay() -> None:
+    loops = "for i in range(n):\n    for j in range(n):\n        z[i, j] = a.f[i, j - 1] * c"
+    assert _changed(f"z = a.f\n{loops}") != f"z = a.f\n{loops}"
+    for other in ("z = ti.static(a.f)", "z, c = ti.static(a.f, a.c)"):
+        assert _changed(f"{other}\n{loops}") == f"{other}\n{loops}"
+
+
+def _changed(code: str, **names: Any) -> str:
+    arrays = {"x": (ti.f32, 3)}
+    return rewriting.rewritten(lambda t, _, n: loop_nests.rewrite(t, n), arrays, code, names)
 
 
 @on_gpu

@@ -91,7 +91,8 @@ def rewritten(body: str, inner: str = "for j in range(x.shape[1])") -> list[str]
     """Return the lines of a loop over rows, rewritten."""
     code = f"def f(x, y):\n    for i in range(x.shape[0]):\n        {inner}:\n            {body}"
     tree = ast.parse(code)
-    wrapped_indices.rewrite(tree, SimpleNamespace(arguments=[]), {"ti": ti})
+    arguments = [SimpleNamespace(name=name, annotation=ti.types.ndarray()) for name in "xy"]
+    wrapped_indices.rewrite(tree, SimpleNamespace(arguments=arguments), {"ti": ti})
     before = ast.unparse(tree)
     split_loops.rewrite(tree)
     after = ast.unparse(tree)

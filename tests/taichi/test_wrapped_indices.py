@@ -78,12 +78,20 @@ def test_elements_are_those_of_numpy(
 
 # Of the kernels below.
 KERNEL = SimpleNamespace(
-    arguments=[SimpleNamespace(name="x", annotation=ti.types.ndarray(ti.f32, ndim=2))]
+    arguments=[
+        SimpleNamespace(name="x", annotation=ti.types.ndarray(ti.f32, ndim=2)),
+        SimpleNamespace(name="y", annotation=ti.template()),
+        SimpleNamespace(name="count", annotation=ti.i32),
+        SimpleNamespace(name="natural", annotation=ti.u32),
+        SimpleNamespace(name="long", annotation=ti.i64),
+        SimpleNamespace(name="real", annotation=ti.f32),
+    ]
 )
 
 
 def rewritten(loop: str, code: str, before: str = "n, m = x.shape") -> str:
-    text = f"def f(x, y, count):\n    {before}\n    {loop}:\n        y[0] = {code}"
+    head = "def f(x, y, count, natural, long, real)"
+    text = f"{head}:\n    {before}\n    {loop}:\n        y[0] = {code}"
     tree = ast.parse(text)
     wrapped_indices.rewrite(tree, KERNEL, {"ti": ti, "SIX": 6})
     return ast.unparse(tree).splitlines()[-1].strip().partition(" = ")[2]
@@ -140,6 +148,43 @@ def test_other_remainders_stay(loop: str, code: str) -> None:
 )
 def test_names_that_change_are_no_extents(before: str) -> None:
     assert rewritten("for i, j in x", "(i + 1) % n", before) == "(i + 1) % n"
+
+
+@pytest.mark.parametrize("value", ["natural", "long", "real", "ti.u32(x.shape[0])", "y[0]"])
+def test_extents_that_are_no_i32_stay(value: str) -> None:
+    assert rewritten(f"for i in range({value})", f"(i - 1) % {value}") == f"(i - 1) % {value}"
+    assert rewritten("for i in range(n)", "(i - 1) % n", f"n = {value}") == "(i - 1) % n"
+    assert rewritten("for i in range(n)", "(i - 1) % n", f"n: ti.u32 = {value}") == "(i - 1) % n"
+
+
+@pytest.mark.parametrize(
+    "value",
+    ["2 * count + 1", "x.shape[0] // 2", "ti.i32(natural)", "ti.max(count, 4)", "int(real)"],
+)
+def test_variables_of_i32_are_extents(value: str) -> None:
+    code = rewritten("for i in range(n)", "(i - 1) % n", f"n = {value}")
+    assert code == f"{OWN}(i, -1, n)"
+
+
+@pytest.mark.arch
+@pytest.mark.parametrize("dtype", ["u8", "u32", "i64", "u64"])
+def test_a_remainder_is_of_the_type_of_its_extent(ti_arch: str, dtype: str) -> None:
+    text = f"""
+import taichi as ti
+
+
+@ti.kernel
+def wrap(y: ti.types.ndarray(dtype=ti.i64, ndim=1), n: ti.{dtype}):
+    for i in range(ti.i32(n)):
+        y[i] = (i - 1) % n
+    for i in range(n):
+        y[i + 7] = (i - 1) % n
+"""
+    y = np.zeros(14, np.int64)
+    tikgen.from_string(text)(y, 7)
+    bits = {"u32": 32, "u64": 64}.get(dtype)
+    first = (2**bits - 1 if bits else -1) % 7
+    np.testing.assert_array_equal(y, [first, *range(6)] * 2)
 
 
 def test_an_index_that_is_assigned_stays() -> None:

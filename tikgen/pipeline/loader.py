@@ -7,6 +7,7 @@ file name has no angle brackets.
 """
 
 from __future__ import annotations
+import __future__
 
 import contextlib
 import functools
@@ -125,6 +126,12 @@ def load_text(
         number = _line_of(error, filename)
         is_missing = isinstance(error, NameError) and getattr(error, "name", "") in ("ti", "tm")
         hint = "; import it in the text: import taichi as ti" if is_missing else ""
+        is_text = code.co_flags & __future__.annotations.compiler_flag
+        if is_text and "Invalid type annotation" in str(error):
+            hint = (
+                "; with from __future__ import annotations it is text, which Taichi does not read: "
+                "remove that import"
+            )
         raise kind(
             source.variant.template.name,
             f"{type(error).__name__}: {error}{hint}",
@@ -175,9 +182,22 @@ def entry_of(module: types.ModuleType, name: str) -> Any:
     if name in kernels:
         return kernels[name]
     found = ", ".join(kernels) or "none"
+    if not kernels and (methods := _kernels_in_classes(module)):
+        found += f"; methods such as {methods[0]} are not taken: define a function of the module"
     raise KernelCompileError(
         name, f"the text must define one @ti.kernel, or one called {name!r}; it defines {found}"
     )
+
+
+def _kernels_in_classes(module: types.ModuleType) -> list[str]:
+    """Return the kernels that are methods of the classes that ``module`` defines."""
+    return [
+        f"{each.__name__}.{name}"
+        for each in vars(module).values()
+        if isinstance(each, type) and each.__module__ == module.__name__
+        for name, value in vars(each).items()
+        if is_kernel(value)
+    ]
 
 
 def _check_taken(source: Source, module: types.ModuleType) -> None:

@@ -213,14 +213,15 @@ def declared_arguments(kernel: Any, text: str) -> tuple[Argument, ...]:
         if kind == "scalar" and dtype in DType.__members__:
             found.append(Scalar(name, DType(dtype)))
         elif kind == "array" and dtype in DType.__members__ and ndim:
-            shape = tuple(f"{name}_{axis}" for axis in range(ndim))
+            extents = tuple(f"{name}_{axis}" for axis in range(ndim))
             role: Role = "in" if name in read_only else "inout"
             found.append(
-                Array(name, DType(dtype), shape, role, covered=False, inplace=True, assumed=True)
+                Array(name, DType(dtype), extents, role, covered=False, inplace=True, assumed=True)
             )
         else:
             known = DType(dtype) if kind == "array" and dtype in DType.__members__ else None
-            found.append(Opaque(name, ndim or None, elements.get(name, ()), known))
+            shape, is_template = elements.get(name, ()), kind == "field"
+            found.append(Opaque(name, ndim or None, shape, known, is_template))
     return tuple(found)
 
 

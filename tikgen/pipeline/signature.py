@@ -73,6 +73,8 @@ class Signature(Rules):
         name = argument.name
         if isinstance(value, arrays.TaichiArray) and arrays.is_stale(value):
             return _STALE.format(name=name)  # It could kill the process.
+        if isinstance(argument, Opaque) and argument.is_template:
+            return _template_problem(name, value)
         if problem := hidden_problem(name, value):
             return f"argument {name!r} {problem}"
         if isinstance(value, np.ndarray) and not value.flags.c_contiguous:
@@ -83,6 +85,19 @@ class Signature(Rules):
         if dtype and isinstance(value, np.ndarray) and value.dtype != dtype.numpy:
             return f"argument {name!r} takes dtype {dtype}; got {value.dtype}"
         return _elements_problem(argument, value)
+
+
+def _template_problem(name: str, value: Any) -> str:
+    """Return why a value cannot be passed as a ``ti.template()``, or nothing."""
+    takes = f"argument {name!r} is a ti.template(), which takes fields, numbers and other constants"
+    if isinstance(value, np.ndarray) or is_tensor(value):
+        return f"{takes}; got {kind_of(value)}; declare {name}: ti.types.ndarray() for arrays"
+    try:
+        hash(value)
+    except TypeError:
+        hint = "; pass a tuple" if isinstance(value, list) else ""
+        return f"{takes}; got {kind_of(value)}, which has no hash{hint}"
+    return ""
 
 
 def _elements_problem(argument: Opaque, value: Any) -> str:

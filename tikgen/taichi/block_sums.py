@@ -16,7 +16,15 @@ from typing import Any
 import taichi as ti
 
 from tikgen.taichi import loop_spaces, trees
-from tikgen.taichi.loop_sums import Change, Element, changed_by, dtypes_of, is_there, redirect
+from tikgen.taichi.loop_sums import (
+    CALLS,
+    Change,
+    Element,
+    changed_by,
+    dtypes_of,
+    is_there,
+    redirect,
+)
 
 _OWN = "tikgen_"
 _BLOCK, _BLOCKS = 128, 2048
@@ -62,7 +70,7 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
     def change(loop: ast.For, number: int) -> list[ast.stmt] | None:
         sums = changed_by(loop, dtypes, names)
         space = loop_spaces.space_of(loop, axes, names) if sums else None
-        if space is None or trees.leaves(loop.body):
+        if space is None or trees.leaves(loop.body) or _may_change_range(loop, names):
             return None
         names.update({f"{_OWN}dtype_{one.array}": dtypes[one.array] for one in sums})
         return _by_blocks(loop, space, sums)
@@ -78,6 +86,25 @@ def _is_special(function: ast.FunctionDef) -> bool:
         if name.startswith((f"{_OWN}block", f"{_OWN}turn")) or name in ("simt", "block_local"):
             return True
     return False
+
+
+def _may_change_range(loop: ast.For, names: Mapping[str, Any]) -> bool:
+    """Return whether turns may write what the range is computed from, which each thread reads."""
+    reads = [
+        node
+        for node in ast.walk(loop.iter)
+        if isinstance(node, ast.Subscript) and not trees.is_extent(node)
+    ]
+    nodes = [node for statement in loop.body for node in ast.walk(statement)]
+    calls = [node for node in nodes if isinstance(node, ast.Call)]
+    is_called = bool(reads) and not all(
+        trees.called(one, names) in CALLS or trees.is_pure(one, names) for one in calls
+    )
+    used = {node.id for node in nodes if isinstance(node, ast.Name)}
+    arrays = {getattr(node.value, "id", "") for node in reads}
+    variables = {node.id for node in ast.walk(loop.iter) if isinstance(node, ast.Name)}
+    changed = arrays & {*used, ""} or variables & trees.stored(loop.body)
+    return is_called or bool(changed)
 
 
 def _by_blocks(

@@ -18,7 +18,7 @@ from typing import Any
 import taichi as ti
 from taichi.lang import impl, kernel_impl
 
-from tikgen.taichi import error_stream, freed, kernels, loop_changes, passes, runtime
+from tikgen.taichi import error_stream, freed, kernels, loop_changes, passes, runtime, scopes
 
 # Takes a stage, the kernel's Python function, the start, the seconds that it took, and details.
 Report = Callable[[str, Any, float, float, dict[str, Any]], None]
@@ -105,6 +105,7 @@ class StageHooks:
         if not isinstance(kernel, kernel_impl.Kernel):  # A ti.func within a kernel.
             tree, context = original(kernel, *args, **kwargs)
             freed.refuse_freed(kernel.func, context.global_vars)
+            scopes.distinguish(tree, context.global_vars)
             loop_changes.change_function(tree, kernel, context.global_vars, self._is_own)
             return tree, context
         signature = kernels.shown_signature(kernel, kwargs.get("arg_features"))
@@ -114,6 +115,7 @@ class StageHooks:
         def instantiated() -> Any:
             tree, context = original(kernel, *args, **kwargs)
             freed.refuse_freed(kernel.func, context.global_vars)
+            scopes.distinguish(tree, context.global_vars)
             loop_changes.change(tree, kernel, context.global_vars, self._is_own)
             return tree, context
 

@@ -51,11 +51,26 @@ def rewrite(tree: ast.Module, names: dict[str, Any]) -> None:
         names: the names that Taichi finds in it; those of functions are added.
     """
     function = trees.function_of(tree)
-    if function is None or _OWN in ast.dump(function):
+    if function is None or _OWN in ast.dump(function) or _has_aliases(function, names):
         return
     outer = trees.outer_names(function)
     trees.replace_loops(function, lambda loop, _: [_as_a_whole(loop, outer, names)])
     names |= {f"{_OWN}_range": ti.ndrange, f"{_OWN}_cast": ti.cast, f"{_OWN}_index": ti.i32}
+
+
+def _has_aliases(function: ast.FunctionDef, names: Mapping[str, Any]) -> bool:
+    """Return whether elements are found by names such as that of ``z = ti.static(self.y)``."""
+    nodes = list(ast.walk(function))
+    static = [
+        node
+        for node in nodes
+        if isinstance(node, ast.Assign | ast.NamedExpr)
+        and isinstance(node.value, ast.Call)
+        and trees.called(node.value, names) is ti.static
+        and any(isinstance(one, ast.Attribute) for one in node.value.args)
+    ]
+    subscripted = {getattr(n.value, "id", "") for n in nodes if isinstance(n, ast.Subscript)}
+    return bool(trees.stored(static) & subscripted)
 
 
 def _as_a_whole(statement: ast.stmt, outer: set[str], names: Mapping[str, Any]) -> ast.stmt:
@@ -107,6 +122,7 @@ class _Nest:
             raise _Refused
         for statement in self._body:
             self._check_places(statement)
+        self._check_fields(nodes)
 
     def as_one(self) -> ast.For:
         """Return the nest as one loop."""
@@ -200,6 +216,18 @@ class _Nest:
             raise _Refused
         for child in ast.iter_child_nodes(node):
             self._check_places(child)
+
+    def _check_fields(self, nodes: Sequence[ast.AST]) -> None:
+        """Refuse uses of a field that is written under another name."""
+        written = {*self._written, *(getattr(one.value, "id", "") for one in self._shared)}
+        fields = [self._names[name] for name in written & self._names.keys()]
+        for node in nodes if fields else ():
+            is_named = isinstance(node, ast.Name) and node.id not in written
+            found = self._names.get(node.id) if is_named and isinstance(node, ast.Name) else None
+            is_member = isinstance(node, ast.Subscript) and isinstance(node.value, ast.Attribute)
+            is_extent = isinstance(node, ast.Subscript) and trees.is_extent(node)
+            if (is_member and not is_extent) or any(found is one for one in fields):
+                raise _Refused
 
     def _is_changed_by_all(self, name: str) -> bool:
         """Return whether all turns add to an element of an array, or take an extreme of it."""

@@ -21,7 +21,8 @@ from tikgen.taichi import loop_marks, trees
 
 _OWN = "tikgen_sum"
 _DTYPES = (ti.f32, ti.f64, ti.i32, ti.i64, ti.u32, ti.u64)
-_CALLS = {
+# What changes an element in any order.
+CALLS = {
     ti.atomic_add: "add",
     ti.atomic_sub: "add",
     ti.atomic_max: "max",
@@ -147,7 +148,7 @@ def change_of(node: ast.AST, names: Mapping[str, Any]) -> Change | None:
         return None
     call = node.value
     function = trees.called(call, names)
-    operation = next((name for known, name in _CALLS.items() if known is function), "")
+    operation = next((name for known, name in CALLS.items() if known is function), "")
     fits = operation and len(call.args) == 2 and not call.keywords
     # Fast math lets an extreme pass over what is no number.
     is_exact = operation in ("max", "min") and not impl.current_cfg().fast_math

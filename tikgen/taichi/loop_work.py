@@ -14,7 +14,7 @@ from typing import Any
 
 from taichi.types.ndarray_type import NdarrayType
 
-from tikgen.taichi import trees
+from tikgen.taichi import scopes, trees
 
 # Turns of loops over constant ranges within each other that are many.
 MANY = 64
@@ -28,8 +28,10 @@ def exceeds_elements(kernel: Any) -> bool:
         for argument in primal.arguments
         if isinstance(argument.annotation, NdarrayType)
     }
-    function = next(iter(trees.tree_of(primal.func).body), None)
-    if not axes or not isinstance(function, ast.FunctionDef):
+    tree = trees.tree_of(primal.func)
+    scopes.distinguish(tree, trees.names_of(primal.func))
+    function = trees.function_of(tree)
+    if not axes or function is None:
         return False
     extents: dict[str, frozenset[str]] = {}
     for node in ast.walk(function):

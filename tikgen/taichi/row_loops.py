@@ -14,7 +14,7 @@ from typing import Any
 
 import taichi as ti
 
-from tikgen.taichi import runtime, trees
+from tikgen.taichi import runtime, scopes, trees
 
 # Marks the copy of a kernel that is compiled so.
 _MARK = "_tikgen_by_rows"
@@ -40,7 +40,11 @@ def by_rows(kernel: Any) -> Any:
         kernel: the object behind a ``ti.kernel``.
     """
     is_usual = runtime.default_types()["default_ip"] == "i32"
-    if not is_usual or not rewrite(trees.tree_of(kernel.func), kernel):
+    if not is_usual:
+        return kernel
+    tree = trees.tree_of(kernel.func)
+    scopes.distinguish(tree, trees.names_of(kernel.func))
+    if not rewrite(tree, kernel):
         return kernel
     found = copy.copy(kernel)
     found.compiled_kernels = {}
@@ -88,7 +92,7 @@ class _Loops:
     """
 
     def __init__(self, function: ast.FunctionDef, kernel: Any) -> None:
-        self._globals = kernel.func.__globals__
+        self._names = trees.names_of(kernel.func)
         self._axes = trees.axes_of(kernel)
         nodes = list(ast.walk(function))
         stored = Counter(n.id for n in nodes if isinstance(n, ast.Name) and _is_stored(n))
@@ -97,7 +101,7 @@ class _Loops:
         )
         # Names that something else than a loop gives a value.
         self._assigned = frozenset(stored - counted)
-        # Names of extents: assigned once, outside of loops.
+        # Names of extents: assigned once, outside of loops. See scopes.
         self._extents: dict[str, str] = {}
         for statement in function.body:
             if isinstance(statement, ast.Assign) and len(statement.targets) == 1:
@@ -133,7 +137,7 @@ class _Loops:
             return [(n, "0", f"{over.id}.shape[{axis}]") for axis, n in enumerate(indices)]
         if not isinstance(over, ast.Call) or over.keywords:
             return []
-        if trees.called(over, self._globals) is not ti.ndrange:
+        if trees.called(over, self._names) is not ti.ndrange:
             return []
         bounds = [self._bounds(each) for each in over.args]
         if len(indices) != len(listed) or len(bounds) != len(listed) or None in bounds:

@@ -85,6 +85,13 @@ def tree_of(function: Any) -> ast.Module:
         return ast.parse("")
 
 
+def names_of(function: Any) -> dict[str, Any]:
+    """Return the names that Taichi finds in a function, but for its arguments."""
+    code, cells = function.__code__, function.__closure__ or ()
+    closed = zip(code.co_freevars, cells, strict=True)
+    return {**function.__globals__, **{name: cell.cell_contents for name, cell in closed}}
+
+
 def is_static(over: ast.expr) -> bool:
     """Return whether a loop over something is unrolled while Taichi reads it."""
     if not isinstance(over, ast.Call):
@@ -123,7 +130,7 @@ def _only_computes(function: Any) -> bool:
     tree = function_of(tree_of(function.__wrapped__))
     if tree is None:
         return False
-    names = function.__wrapped__.__globals__
+    names = names_of(function.__wrapped__)
     arguments, own = {one.arg for one in tree.args.args}, stored(tree.body)
     if arguments & own:  # Which may be the caller's.
         return False
@@ -132,7 +139,7 @@ def _only_computes(function: Any) -> bool:
             return False
         if isinstance(node, ast.Subscript):  # What others change, it may not know.
             owner = node.value
-            if not isinstance(owner, ast.Name) or owner.id not in arguments | own:
+            if not isinstance(owner, ast.Name) or owner.id not in arguments | (own - names.keys()):
                 return False
         if isinstance(node, ast.Call) and called(node, names) is function:
             return False
@@ -183,7 +190,8 @@ def stored(body: Sequence[ast.AST]) -> set[str]:
 
 def outer_names(function: ast.FunctionDef) -> set[str]:
     """Return the names of arguments and variables that live outside of the parallel loops."""
-    return {one.arg for one in function.args.args} | assigned_by(function.body)
+    outside = [one for one in function.body if not isinstance(one, ast.For | ast.While)]
+    return {one.arg for one in function.args.args} | stored(outside)
 
 
 def leaves(body: Sequence[ast.AST]) -> bool:

@@ -4,26 +4,30 @@ A periodic neighbour is ``x[(i + 1) % n]``, or ``x[(i - 1 + n) % n]``. The divis
 the time of such a loop, and LLVM vectorises none with one. Where a loop says that the index is in
 the same extent, it is wrapped around by comparisons, with the same results. Indices that are
 clamped, as ``ti.max(i - 1, 0)`` and ``ti.min(i + 1, n - 1)``, are noted in the same way, for
-:mod:`~tikgen.taichi.split_loops`.
+:mod:`~tikgen.taichi.split_loops`. All are ``i32``: remainders of others have other results, as
+``(i - 1) % n`` where ``n`` is a ``u32``.
 """
 
 from __future__ import annotations
 
 import ast
 from collections import Counter
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import taichi as ti
 from taichi.lang import impl
+from taichi.types.ndarray_type import NdarrayType
 
-from tikgen.taichi import trees
+from tikgen.taichi import runtime, trees
 
 # Others take names that begin with tikgen_ for loops that were changed already.
 WRAPPED, CLAMPED = "wrapped_by_tikgen", "clamped_by_tikgen"
 LEAST, MOST = "least_by_tikgen", "most_by_tikgen"
 # Each takes a comparison, which is less than a division up to here.
 _MOST_STEPS = 4
+# Operators that make an i32 of two.
+_CLOSED = (ast.Add, ast.Sub, ast.Mult, ast.FloorDiv, ast.Mod)
 
 
 def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
@@ -35,9 +39,9 @@ def rewrite(tree: ast.Module, kernel: Any, names: dict[str, Any]) -> None:
         names: the names that Taichi finds in it; those of functions are added.
     """
     function = trees.function_of(tree)
-    if function is None:
+    if function is None or runtime.default_types()["default_ip"] != "i32":
         return
-    _Wrapped(function, trees.axes_of(kernel), names).visit(function)
+    _Wrapped(function, kernel, names).visit(function)
     ast.fix_missing_locations(tree)
     names |= {WRAPPED: _wrapped, CLAMPED: _clamped, LEAST: ti.min, MOST: ti.max}
 
@@ -70,15 +74,15 @@ class _Wrapped(ast.NodeTransformer):
     """Changes remainders within loops.
 
     Args:
-        function: the tree of a kernel.
-        arrays: the names of its arrays. Indices of a field may begin below 0.
+        function: the tree of a kernel, in which no two variables have one name.
+        kernel: the object behind the ``ti.kernel``.
         names: the names that Taichi finds in it.
     """
 
-    def __init__(
-        self, function: ast.FunctionDef, arrays: Container[str], names: Mapping[str, Any]
-    ) -> None:
-        self._arrays, self._names = arrays, names
+    def __init__(self, function: ast.FunctionDef, kernel: Any, names: Mapping[str, Any]) -> None:
+        # Indices of a field may begin below 0.
+        self._arrays, self._names = trees.axes_of(kernel), names
+        self._types = {one.name: one.annotation for one in kernel.arguments}
         nodes = list(ast.walk(function))
         targets = [n.target for n in nodes if isinstance(n, ast.For)]
         self._arguments = {one.arg for one in function.args.args}
@@ -94,15 +98,17 @@ class _Wrapped(ast.NodeTransformer):
         )
         self._assigned = stored - counted
         self._changing = {name for name, count in stored.items() if count > 1 or name in counted}
-        # What names of extents stand for; the extent of each index of the loops around.
+        # What names of extents stand for, and variables of i32 that are assigned once.
         self._meaning: dict[str, str] = {}
+        self._fixed: set[str] = set()
         for node in nodes:
             if isinstance(node, ast.Assign) and len(node.targets) == 1:
                 self._note(node.targets[0], node.value)
+        # The extent of each index of the loops around.
         self._extents: dict[str, str] = {}
 
     def _note(self, target: ast.expr, value: ast.expr) -> None:
-        """Note which extents names stand for that are assigned once."""
+        """Note which variables are assigned an i32 once, and which extents they stand for."""
         if isinstance(target, ast.Tuple):
             if _is_shape(value):
                 shape = ast.unparse(value)
@@ -116,29 +122,50 @@ class _Wrapped(ast.NodeTransformer):
                 return
             for one, its in zip(target.elts, values, strict=True):
                 self._note(one, its)
-        elif (
-            isinstance(target, ast.Name)
-            and target.id not in self._changing
-            and (meaning := self._extent(value))
-        ):
-            self._meaning[target.id] = meaning
+        elif isinstance(target, ast.Name) and target.id not in self._changing:
+            if meaning := self._extent(value):
+                self._meaning[target.id] = meaning
+            elif self._is_i32(value):
+                self._fixed.add(target.id)
 
     def _extent(self, given: ast.expr) -> str:
         """Return what tells an extent, the same for all its names; nothing for other code."""
         if isinstance(given, ast.Name):
-            if given.id in self._meaning:
-                return self._meaning[given.id]
-            is_constant = type(self._names.get(given.id)) is int and not self._assigned[given.id]
-            is_known = given.id in self._arguments or self._assigned[given.id] == 1 or is_constant
-            return given.id if is_known and given.id not in self._changing else ""
+            is_known = given.id in self._fixed or self._is_given_i32(given.id)
+            return self._meaning.get(given.id, given.id if is_known else "")
         if trees.is_number(given):
             return ast.unparse(given)
-        if isinstance(given, ast.Subscript) and isinstance(given.slice, ast.Constant):
-            is_of_argument = _is_shape(given.value) and ast.unparse(given.value)[:-6] in (
-                self._arguments
-            )
-            return ast.unparse(given) if is_of_argument else ""
-        return ""
+        return ast.unparse(given) if self._is_extent(given) else ""
+
+    def _is_extent(self, given: ast.expr) -> bool:
+        """Return whether code is an extent of an argument, at a constant axis."""
+        return (
+            isinstance(given, ast.Subscript)
+            and isinstance(given.slice, ast.Constant)
+            and _is_shape(given.value)
+            and ast.unparse(given.value)[:-6] in self._types
+        )
+
+    def _is_given_i32(self, name: str) -> bool:
+        """Return whether a name is an argument of i32, or an integer of Python."""
+        if name in self._changing or self._assigned[name]:
+            return False
+        annotation = self._types.get(name, ti.template())
+        is_constant = isinstance(annotation, ti.template) and type(self._names.get(name)) is int
+        return is_constant or annotation in (ti.i32, int)
+
+    def _is_i32(self, value: ast.expr) -> bool:
+        """Return whether code certainly computes an i32."""
+        if isinstance(value, ast.BinOp) and isinstance(value.op, _CLOSED):
+            return self._is_i32(value.left) and self._is_i32(value.right)
+        if isinstance(value, ast.Call):
+            called = trees.called(value, self._names)
+            is_of_all = called in (ti.min, ti.max, min, max) and not value.keywords
+            return called in (ti.i32, int) or (is_of_all and all(map(self._is_i32, value.args)))
+        if isinstance(value, ast.Subscript) and isinstance(value.value, ast.Name):
+            array = self._types.get(value.value.id)
+            return isinstance(array, NdarrayType) and array.dtype is ti.i32
+        return bool(self._extent(value))
 
     def visit_For(self, node: ast.For) -> ast.For:
         """Change a loop, which says in which extents its indices are."""

@@ -89,14 +89,11 @@ class Check:
         if self.is_float:
             if self.dtype.holds(value):
                 return ""
-            most = sys.float_info.max
-            if isinstance(value, int) and not -most <= value <= most:
-                return f"{what}; got an integer beyond every float"
-            return f"{what}, up to {self.highest:.6g}; got {value!r}"
+            return f"{what}, up to {self.highest:.6g}; got {_shown(value)}"
         if isinstance(value, float | np.floating):
             return f"{what}; got the float {value!r}"
         if not self.lowest <= int(value) <= self.highest:
-            return f"{what}, from {self.lowest} to {self.highest}; got {value!r}"
+            return f"{what}, from {self.lowest} to {self.highest}; got {_shown(value)}"
         return ""
 
     def numpy_problem(self, value: Any) -> str:
@@ -366,6 +363,13 @@ class Rules(Constant):
 
     def __repr__(self) -> str:
         return f"({self})"
+
+
+def _shown(value: Any) -> str:
+    """Return a number as text that tells its size; integers of many digits to some of them."""
+    if isinstance(value, int) and abs(value) > sys.float_info.max:
+        return "an integer beyond every float"
+    return f"{value:.6g}" if isinstance(value, int) and abs(value) > 1e20 else repr(value)
 
 
 def kind_of(value: Any) -> str:

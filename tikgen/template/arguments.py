@@ -141,12 +141,14 @@ class Opaque:
         axes: number of axes of an array of vectors or matrices, without theirs, if it is known.
         elements: the shape of its elements, if it is known.
         dtype: the type of the elements of an array of any number of axes, if it is known.
+        is_template: whether it is declared as ``ti.template()``.
     """
 
     name: str
     axes: int | None = None
     elements: tuple[int, ...] = ()
     dtype: DType | None = None
+    is_template: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: as the kernel declares"
