@@ -137,9 +137,9 @@ WRONG: dict[str, tuple[Callable[[], object], str]] = {
     "progress in words": (lambda: counting().run(1, progress="no"), "True or False; got 'no'"),  # type: ignore[arg-type]
     "a checkpoint without a path": (lambda: counting().save(None), "save takes the path of a"),  # type: ignore[arg-type]
     "a checkpoint with another ending": (
-        lambda: counting().save("run.zar"),
-        "save writes no file whose name ends in '.zar'. Did you mean '.zarr'. Known: .npz, .h5, "
-        ".hdf5, .zarr, as in 'run.zar.npz'",
+        lambda: counting().save("run.zr"),
+        "save writes no file whose name ends in '.zr'. Did you mean '.zarr'. Known: .npz, .h5, "
+        ".hdf5, .zarr, as in 'run.zr.npz'",
     ),
     "a checkpoint of a run with another ending": (
         lambda: counting().run(1, checkpoint="run.ckpt"),

@@ -328,17 +328,17 @@ class Rules(Constant):
             return bool(np.may_share_memory(one, other))
         if isinstance(one, self.apart_kinds) or isinstance(other, self.apart_kinds):
             return False
-        (start, stop), (its_start, its_stop) = _memory(one), _memory(other)
+        (start, stop), (its_start, its_stop) = views.memory_of(one), views.memory_of(other)
         return start < its_stop and its_start < stop
 
     def _check_alias(self, i: int, j: int, values: Sequence[Any]) -> None:
         one, other = self.checks[i], self.checks[j]
         assert one is not None
         assert other is not None
-        if (one.strided or other.strided) and not _share(values[i], values[j]):
+        if (one.strided or other.strided) and not views.share_elements(values[i], values[j]):
             return
         may_be_same = one.may_be(other)
-        if may_be_same and _is_same(values[i], values[j]):
+        if may_be_same and views.are_same(values[i], values[j]):
             return
         allowed = " (the very same array would be fine)" if may_be_same else ""
         raise self._error(
@@ -421,25 +421,3 @@ def _has_memory(tensor: Any) -> bool:
 def _without_memory(tensor: Any) -> str:
     device = f" of device {tensor.device}" if tensor.device.type == "meta" else ""
     return f"is a tensor{device} that holds no data ({kind_of(tensor)})"
-
-
-def _is_same(one: Any, other: Any) -> bool:
-    return one is other or (
-        tuple(one.shape) == tuple(other.shape)
-        and _memory(one) == _memory(other)
-        and views.strides_of(one, may_overlap=True) == views.strides_of(other, may_overlap=True)
-    )
-
-
-def _share(one: Any, other: Any) -> bool:
-    return one is other or views.share_elements(one, other)
-
-
-def _memory(value: Any) -> tuple[int, int]:
-    """Return the addresses that a NumPy array or a torch tensor spans."""
-    if isinstance(value, np.ndarray):
-        size = value.nbytes if value.flags.c_contiguous else views.span_of(value) * value.itemsize
-        return value.ctypes.data, value.ctypes.data + size
-    start = value.data_ptr()
-    count = value.nelement() if value.is_contiguous() else views.span_of(value)
-    return start, start + value.element_size() * count

@@ -180,11 +180,32 @@ def flat(array: Any) -> Any:
 
 def share_elements(one: Any, other: Any) -> bool:
     """Return whether two views have bytes in common, or True if that takes long to find out."""
+    if one is other:
+        return True
     work: Any = _MOST_WORK  # NumPy's stubs know two numbers only.
     try:
         return bool(np.shares_memory(_Placed(one).array, _Placed(other).array, work))
     except RuntimeError:  # It is too hard.
         return True
+
+
+def are_same(one: Any, other: Any) -> bool:
+    """Return whether two views have the same elements at the same places."""
+    return one is other or (
+        tuple(one.shape) == tuple(other.shape)
+        and memory_of(one) == memory_of(other)
+        and strides_of(one, may_overlap=True) == strides_of(other, may_overlap=True)
+    )
+
+
+def memory_of(array: Any) -> tuple[int, int]:
+    """Return the addresses that a NumPy array or a torch tensor spans."""
+    if isinstance(array, np.ndarray):
+        size = array.nbytes if array.flags.c_contiguous else span_of(array) * array.itemsize
+        return array.ctypes.data, array.ctypes.data + size
+    start = array.data_ptr()
+    count = array.nelement() if array.is_contiguous() else span_of(array)
+    return start, start + array.element_size() * count
 
 
 class _Placed:
