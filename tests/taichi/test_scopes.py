@@ -266,7 +266,7 @@ CASES = {
         for n in range(m):
             y[0, n] = (n + 1) % m
             for m in ti.ndrange(n + 2):
-                y[1, m] = (m + 1) % (n + 2)
+                y[n, 10 + m] = (m + 1) % (n + 2)
         for i in range(n):
             y[2, i] = (i + 1) % n""",
     "a count before a variable": """
