@@ -16,43 +16,43 @@ import tikgen
 from conftest import ARCH
 from some_cases import examples
 from tikgen.engines import llvm_text, native
-from tikgen.taichi.independent_turns import ALWAYS, IF_APART, UNKNOWN, Turns
+from tikgen.taichi.independent_turns import Array, Turns
 
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
 
 KNOWN = {
-    "y[i, j] = x[i, j]": ALWAYS,
-    "y[i, j + 1] = x[i, 1 + j] + y[k, j + 1]": ALWAYS,
-    "y[0, j] = x[0, j] + y[1, j - 1] * z[i, 3]": ALWAYS,
-    "y[k, j] = x[i, j]": ALWAYS,
-    "if x[i, j] > 0:\n    y[i, j] += ti.max(x[i, j], 1)": ALWAYS,
-    "s += x[i, j] * z[j, k]": ALWAYS,
-    "v = ti.Vector([x[i, j], 1.0])\ny[k, j] = v[0]": ALWAYS,
-    "z[i, j] = x[i, j - 1] + x[k, 2 * j]": ALWAYS,
-    "y[i, j] = x[i, j - 1]": IF_APART,
-    "y[i, j] = x[i, x.shape[1] - 1 - j] + z[i, k]": IF_APART,
-    "y[i, j] = x[j, i]\nz[i, j] = 1": IF_APART,
-    "y[i, k] = x[i, j]": UNKNOWN,
-    "y[i, j] = y[i, j - 1]": UNKNOWN,
-    "y[-1, j] = y[0, j - 1]\ny[0, j] = x[i, j]": UNKNOWN,
-    "y[i, 2 * j] = x[i, j]": UNKNOWN,
-    "y[j, i] = y[i, j]": UNKNOWN,
-    "j += 1\ny[i, j] = x[i, j]": UNKNOWN,
-    "for j in range(3):\n    y[i, j] = x[i, j]": UNKNOWN,
-    "ti.atomic_add(y[i, j], x[i, j])": UNKNOWN,
-    "y[i, j] = total(x)": UNKNOWN,
-    "f[i, j] = x[i, j]": UNKNOWN,
-    "y[i, j] = f[i, j]": UNKNOWN,
-    "y[i, j] = x[i, j]\nif y[i, j] > 3:\n    break": UNKNOWN,
-    "y.grad[i, j] = x[i, j]": UNKNOWN,
+    "y[i, j] = x[i, j]": set(),
+    "y[i, j + 1] = x[i, 1 + j] + y[k, j + 1]": set(),
+    "y[0, j] = x[0, j] + y[1, j - 1] * z[i, 3]": set(),
+    "y[k, j] = x[i, j]": set(),
+    "if x[i, j] > 0:\n    y[i, j] += ti.max(x[i, j], 1)": set(),
+    "s += x[i, j] * z[j, k]": set(),
+    "v = ti.Vector([x[i, j], 1.0])\ny[k, j] = v[0]": set(),
+    "z[i, j] = x[i, j - 1] + x[k, 2 * j]": set(),
+    "y[i, j] = x[i, j - 1]": {("y", "x")},
+    "y[i, j] = x[i, x.shape[1] - 1 - j] + z[i, k]": {("y", "x")},
+    "y[i, j] = x[j, i]\nz[i, j] = 1": {("y", "x")},
+    "y[i, k] = x[i, j]": None,
+    "y[i, j] = y[i, j - 1]": None,
+    "y[-1, j] = y[0, j - 1]\ny[0, j] = x[i, j]": None,
+    "y[i, 2 * j] = x[i, j]": None,
+    "y[j, i] = y[i, j]": None,
+    "j += 1\ny[i, j] = x[i, j]": None,
+    "for j in range(3):\n    y[i, j] = x[i, j]": None,
+    "ti.atomic_add(y[i, j], x[i, j])": None,
+    "y[i, j] = total(x)": None,
+    "f[i, j] = x[i, j]": None,
+    "y[i, j] = f[i, j]": None,
+    "y[i, j] = x[i, j]\nif y[i, j] > 3:\n    break": None,
+    "y.grad[i, j] = x[i, j]": None,
 }
 
 
-def known_of(body: str, before: str = "pass") -> int:
+def known_of(body: str, before: str = "pass") -> set[tuple[str, str]] | None:
     tree = ast.parse(f"{before}\nfor j in range(n):\n    " + body.replace("\n", "\n    "))
     (loop,) = (n for n in tree.body if isinstance(n, ast.For))
-    arrays = {"x": ("f32", 2), "y": ("f32", 2), "z": ("f64", 2)}
-    return Turns(tree, arrays, {"ti": ti, "f": None}).known_of(loop)
+    arrays = {"x": Array(0, "f32", 2), "y": Array(1, "f32", 2), "z": Array(2, "f64", 2)}
+    return Turns(tree, arrays, {"ti": ti, "f": None}).conditions(loop)
 
 
 @pytest.mark.parametrize("body", KNOWN)
@@ -61,9 +61,9 @@ def test_what_is_known_of_turns(body: str) -> None:
 
 
 def test_another_name_of_an_array_is_seen() -> None:
-    assert known_of("y[i, j] = x[i, j]", "a = x[0] + x.shape[0]") == ALWAYS
-    assert known_of("y[i, j] = x[i, j]", "a, b = ti.static(x, 3)") == UNKNOWN
-    assert known_of("y[i, j] = x[i, j]", "a = b = y") == UNKNOWN
+    assert known_of("y[i, j] = x[i, j]", "a = x[0] + x.shape[0]") == set()
+    assert known_of("y[i, j] = x[i, j]", "a, b = ti.static(x, 3)") is None
+    assert known_of("y[i, j] = x[i, j]", "a = b = y") is None
 
 
 TEXT = """

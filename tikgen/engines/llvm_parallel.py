@@ -16,8 +16,9 @@ from tikgen.taichi.loop_marks import COMMENT
 
 # What the names of functions end with that :func:`copies` makes.
 COPY = ".copy"
-_COMMENT = re.compile(rf"{COMMENT} (\d+) (\d)")
+_COMMENT = re.compile(rf"^{COMMENT} (\d+)((?: \d+)*)$", re.MULTILINE)
 _FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\([^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
+_HEAD = re.compile(r"^define [^\n]*(?=\{$)", re.MULTILINE)
 _LABEL = re.compile(r"([-$.\w]+):")
 _TARGET = re.compile(r"\blabel %([-$.\w]+)")
 # Addresses of arrays are invariant, and nothing is known of where they lead.
@@ -28,37 +29,36 @@ _ACCESS = re.compile(
 )
 _LOOP = re.compile(r", !llvm\.loop !(\d+)")
 # Notes are numbered from here; each loop has three.
-_FIRST, _IN_COPIES = 1_000_000, 2_000_000
+_FIRST = 1_000_000
 
 
-def noted(text: str, least: int) -> str:
-    """Return LLVM text, with opaque pointers, with notes on loops.
+def pairs(text: str) -> set[tuple[int, int]]:
+    """Return slots of arrays that must not be the same for turns of loops to be independent."""
+    found: set[tuple[int, int]] = set()
+    for comment in _COMMENT.finditer(text):
+        slots = [int(number) for number in comment[2].split()[1:]]
+        found.update(zip(slots[::2], slots[1::2], strict=True))
+    return found
 
-    Args:
-        text: the text.
-        least: what must be known of the turns, see :mod:`tikgen.taichi.independent_turns`.
-    """
-    return "".join(_noted(text, least, _FIRST))
 
+def copies(text: str, names: Collection[str]) -> str:
+    """Return functions of LLVM text again, by other names.
 
-def copies(text: str, least: int, names: Collection[str]) -> str:
-    """Return functions of LLVM text again, by other names, and with notes on other loops.
+    They run seldom, if ever: LLVM does not optimise them, which takes as long as all else.
 
     Args:
         text: the text, without notes on loops.
-        least: what must be known of the turns.
         names: the functions, beside those whose name begins with ``function_body``.
     """
-    text, notes = _noted(text, least, _IN_COPIES)
     found = [f for f in _FUNCTION.finditer(text) if f[1] in names or _is_body(f[1])]
     copied = "|".join(re.escape(function[1]) for function in found)
-    functions = "".join(function[0] for function in found)
-    return re.sub(rf"@({copied})(?![\w.])", rf"@\1{COPY}", functions) + notes
+    functions = "".join(_HEAD.sub(r"\g<0>noinline optnone ", f[0], count=1) for f in found)
+    return re.sub(rf"@({copied})(?![\w.])", rf"@\1{COPY}", functions)
 
 
-def _noted(text: str, least: int, first: int) -> tuple[str, str]:
-    """Return the text and the notes, of which the first has a number."""
-    numbers = itertools.count(first, 3)
+def noted(text: str) -> str:
+    """Return LLVM text, with opaque pointers, with notes on loops of independent turns."""
+    numbers = itertools.count(_FIRST, 3)
     notes: list[str] = []
 
     def changed(function: re.Match[str]) -> str:
@@ -66,7 +66,7 @@ def _noted(text: str, least: int, first: int) -> tuple[str, str]:
             return function[0]
         lines = function[0].split("\n")
         elements = _elements(lines)
-        for blocks, latches in _loops(lines, least):
+        for blocks, latches in _loops(lines):
             number = next(numbers)
             group, accesses, loop = (f"!{number + each}" for each in range(3))
             for at in itertools.chain.from_iterable(blocks):
@@ -85,7 +85,7 @@ def _noted(text: str, least: int, first: int) -> tuple[str, str]:
             )
         return "\n".join(lines)
 
-    return _FUNCTION.sub(changed, text), "".join(notes)
+    return _FUNCTION.sub(changed, text) + "".join(notes)
 
 
 def _elements(lines: list[str]) -> set[str]:
@@ -110,12 +110,10 @@ def _operands(text: str, number: str) -> str:
     return found[1] if found else ""
 
 
-def _loops(lines: list[str], least: int) -> Iterator[tuple[list[range], list[int]]]:
-    """Yield the lines of blocks of each innermost loop of which enough is known, and its latches.
+def _loops(lines: list[str]) -> Iterator[tuple[list[range], list[int]]]:
+    """Yield the lines of blocks, and latches, of innermost loops of a function.
 
-    Args:
-        lines: the lines of a function.
-        least: what must be known of its turns.
+    They are those whose turns are known to be independent.
     """
     starts = [1, *(at for at, line in enumerate(lines) if at > 1 and _LABEL.match(line))]
     blocks = [range(*ends) for ends in zip(starts, [*starts[1:], len(lines)], strict=True)]
@@ -128,12 +126,11 @@ def _loops(lines: list[str], least: int) -> Iterator[tuple[list[range], list[int
         return
     following = [{numbers[name] for name in names} for names in targets]
     marks = [
-        {(found[1], int(found[2])) for at in block if (found := _COMMENT.match(lines[at]))}
-        for block in blocks
+        {found.groups() for at in block if (found := _COMMENT.match(lines[at]))} for block in blocks
     ]
     done = set()
     for block, marked in enumerate(marks):
-        if not any(known >= least for _, known in marked):
+        if not any(known for _, known in marked):
             continue
         header, loop = _innermost(block, following)
         inside = set().union(*(marks[each] for each in loop))

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 
 from tikgen.engines import llvm_indices, llvm_invariants, llvm_parallel, llvm_reads
 from tikgen.engines.argument_struct import ArrayUse, Kind, address_offsets
-from tikgen.taichi.independent_turns import ALWAYS, IF_APART
 
 RUN, IS_HEAVY = "tikgen_run", "tikgen_is_heavy"
 # What the text of a kernel ends with whose loops do more than the bytes of its arrays show.
@@ -84,26 +83,15 @@ def translated(
         if use is None:
             text = llvm_indices.widened(text)
         else:
-            text, are_copied = _with_use(text, use, names)
-            if are_copied:
-                places = address_offsets(kinds)
-                run = _run(names, [(places[one], places[other]) for one, other in use.same])
+            same = {other for _, other in use.same}
+            text = llvm_indices.widened(llvm_reads.noted(text, use.read - same))
+            # Turns of loops are independent unless two of these are the same; then copies run.
+            matter = llvm_parallel.pairs(text).intersection(use.same)
+            copies = llvm_parallel.copies(text, names) if matter else ""
+            text = llvm_parallel.noted(text) + copies
+            places = address_offsets(kinds)
+            run = _run(names, [(places[one], places[other]) for one, other in sorted(matter)])
     return f"{text}{run}define i32 @{IS_HEAVY}() {{\n  ret i32 {int(is_heavy)}\n}}\n"
-
-
-def _with_use(text: str, use: ArrayUse, names: Sequence[str]) -> tuple[str, bool]:
-    """Return text with notes on what the kernel does with its arrays.
-
-    If that depends on whether arrays are the same, each task has a copy for the case that they are.
-    """
-    same = {other for _, other in use.same}
-    plain = llvm_indices.widened(llvm_reads.noted(text, use.read - same))
-    always, apart = (llvm_parallel.noted(plain, least) for least in (ALWAYS, IF_APART))
-    if always == apart or not same:
-        return apart, False
-    plain, copied = llvm_indices.widened(llvm_reads.noted(text, use.read)), plain
-    copies = llvm_parallel.copies(copied, ALWAYS, names)
-    return llvm_parallel.noted(plain, IF_APART) + copies, True
 
 
 def _run(names: Sequence[str], same: Sequence[tuple[int, int]] = ()) -> str:

@@ -13,19 +13,42 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, TypeGuard
 
+import taichi as ti
+
 from tikgen.taichi import trees
 
-# Nothing is known of the turns, or they are independent: if no array that is written is given for
-# another argument as well, or in any case.
-UNKNOWN, IF_APART, ALWAYS = 0, 1, 2
 # What an index says: a number, or the turn of the loop plus a number.
 _Index = tuple[str, int]
+
+
+class Array(NamedTuple):
+    """An argument that is an array of numbers.
+
+    Attributes:
+        slot: which argument it is.
+        dtype: the name of its dtype.
+        ndim: its number of axes.
+    """
+
+    slot: int
+    dtype: str
+    ndim: int
 
 
 class _Element(NamedTuple):
     array: str
     indices: list[_Index | None]
     use: ast.expr_context
+
+
+def arrays_of(kernel: Any) -> dict[str, Array]:
+    """Return the arrays of numbers among the arguments of the object behind a ``ti.kernel``."""
+    axes, found = trees.axes_of(kernel), {}
+    for slot, argument in enumerate(kernel.arguments):
+        dtype = getattr(argument.annotation, "dtype", None)
+        if argument.name in axes and isinstance(dtype, ti._lib.core.DataType):
+            found[argument.name] = Array(slot, str(dtype), axes[argument.name])
+    return found
 
 
 class Turns:
@@ -36,27 +59,32 @@ class Turns:
 
     Args:
         tree: the tree of the kernel.
-        arrays: dtype and number of axes of its arrays of numbers, by name.
+        arrays: its arrays of numbers, by name.
         names: the names that Taichi finds in it.
     """
 
     def __init__(
-        self, tree: ast.Module, arrays: Mapping[str, tuple[str, int]], names: Mapping[str, Any]
+        self, tree: ast.Module, arrays: Mapping[str, Array], names: Mapping[str, Any]
     ) -> None:
         self._arrays, self._names = arrays, names
-        self._variables = trees.stored([tree])
+        self._owners = frozenset(arrays) | trees.stored([tree])
         assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
         if any(self._uses_whole([node.value]) for node in assigned):
             self._arrays = {}  # A variable may be another name of an array.
+            self._owners -= set(arrays)
 
-    def known_of(self, loop: ast.For) -> int:
-        """Return what is known of the turns of a loop."""
+    def conditions(self, loop: ast.For) -> set[tuple[str, str]] | None:
+        """Return which arrays must not be the same for turns of a loop to be independent.
+
+        The first of two is written, the other one only read. Nothing is returned of turns that are
+        not known to be independent.
+        """
         turn = loop.target
         if not isinstance(turn, ast.Name) or turn.id in trees.stored(loop.body):
-            return UNKNOWN
+            return None
         nodes = [node for statement in loop.body for node in ast.walk(statement)]
         if self._uses_whole(loop.body) or not all(map(self._is_plain, nodes)):
-            return UNKNOWN
+            return None
         elements = [
             _Element(owner, [_index(i, turn.id) for i in trees.listed(node.slice)], node.ctx)
             for node in nodes
@@ -64,19 +92,17 @@ class Turns:
             and (owner := getattr(node.value, "id", "")) in self._arrays
         ]
         written = {one.array for one in elements if isinstance(one.use, ast.Store)}
-        known = ALWAYS
+        found: set[tuple[str, str]] = set()
         for one, other in itertools.combinations_with_replacement(elements, 2):
-            both = {one.array, other.array}
-            if not any(isinstance(each.use, ast.Store) for each in (one, other)):
+            stored = [each.array for each in (one, other) if isinstance(each.use, ast.Store)]
+            if not stored or _are_apart(one.indices, other.indices):
                 continue
-            if _are_apart(one.indices, other.indices):
-                continue
-            if len(both) == 1:
-                return UNKNOWN
-            are_same = len({self._arrays[name] for name in both}) == 1
-            if are_same and not both <= written:
-                known = IF_APART
-        return known
+            if one.array == other.array:
+                return None
+            read = {one.array, other.array} - written
+            if read and self._arrays[one.array][1:] == self._arrays[other.array][1:]:
+                found.add((stored[0], read.pop()))
+        return found
 
     def _uses_whole(self, body: Sequence[ast.AST]) -> bool:
         """Return whether code uses an array otherwise than by its elements and its shape."""
@@ -93,7 +119,7 @@ class Turns:
             return trees.is_pure(node, self._names)
         if isinstance(node, ast.Subscript):
             owner = node.value
-            return not isinstance(owner, ast.Name) or owner.id in (*self._arrays, *self._variables)
+            return not isinstance(owner, ast.Name) or owner.id in self._owners
         is_stored = isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
         return not is_stored and not isinstance(node, ast.Return | ast.Break | ast.While)
 

@@ -14,6 +14,7 @@ from taichi.lang.kernel_impl import AutodiffMode
 
 from tikgen.taichi import (
     block_sums,
+    independent_turns,
     inner_sums,
     line_sums,
     loop_marks,
@@ -23,7 +24,6 @@ from tikgen.taichi import (
     runtime,
     split_loops,
     thread_coarsening,
-    trees,
     unrolled_loops,
     wrapped_indices,
 )
@@ -59,7 +59,7 @@ def change(
         thread_coarsening.rewrite(tree, kernel, names)
     if loop_sums.is_wanted():
         loop_sums.rewrite(tree, kernel, names)
-    loop_marks.insert(tree, kernel.func.__globals__, names, trees.arrays_of_numbers(kernel))
+    loop_marks.insert(tree, kernel.func.__globals__, names, independent_turns.arrays_of(kernel))
 
 
 def change_function(

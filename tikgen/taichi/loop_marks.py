@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import ast
 import contextlib
+import itertools
 import re
 import threading
 from collections.abc import Iterator, Mapping
@@ -22,20 +23,25 @@ from taichi.lang import impl
 from taichi.lang.expr import make_constant_expr, make_expr_group
 
 from tikgen.taichi import trees
-from tikgen.taichi.independent_turns import UNKNOWN, Turns
+from tikgen.taichi.independent_turns import Array, Turns
 
-# The address of the function that is called, at which there is none. It gets two numbers: which
-# loop it is, and what is known of its turns. By them Taichi's cache tells kernels from each other.
+# The address of the function that is called, at which there is none. It gets the number of the
+# loop. If its turns are known to be independent, a 1 follows, and pairs of slots of arrays that
+# must not be the same for that. By them Taichi's cache tells kernels from each other.
 _ADDRESS = 0x7469
 _AT = rf"inttoptr \(i64 {_ADDRESS} to void \([^)]*\)\*\)"
-_CALL = re.compile(rf"^ *(?:tail )?call void {_AT}\(i32 (\d+), i32 (\d+)\)[^\n]*$", re.MULTILINE)
-# The number of loops of functions, which kernels may call anywhere, and that of no loop: a call
-# between turns that are written out keeps LLVM from putting elements of them into a vector, as no
-# loop over vectors is vectorised.
-_ANYWHERE, _BETWEEN = 1_000_000, 1_000_001
+_CALL = re.compile(rf"^ *(?:tail )?call void {_AT}\(((?:(?:, )?i32 \d+)+)\)[^\n]*$", re.MULTILINE)
+# Loops of functions, which kernels may call anywhere, are numbered from here as they come.
+_ANYWHERE = 1_000_000
+# So is what is no loop: a call between turns that are written out keeps LLVM from putting elements
+# of them into a vector, as no loop over vectors is vectorised.
+_BETWEEN = 2_000_000
+# Of more pairs of arrays a mark says nothing.
+_MOST_PAIRS = 16
 _NAME = "tikgen_mark"
-# The comment in LLVM's text: the number of the loop, and what is known of its turns.
+# The comment in LLVM's text, behind which the numbers stand.
 COMMENT = "; loop"
+_BETWEEN_COMMENT = re.compile(rf"^{COMMENT} 2\d{{6}}\n", re.MULTILINE)
 # The attribute of a statement that stands between turns that are written out.
 BETWEEN = "tikgen_between"
 _thread = threading.local()
@@ -44,7 +50,7 @@ _thread = threading.local()
 @contextlib.contextmanager
 def marking() -> Iterator[None]:
     """Have the loops marked of what is compiled in this thread."""
-    _thread.is_marking = True
+    _thread.is_marking, _thread.numbers = True, itertools.count()
     try:
         yield
     finally:
@@ -60,7 +66,7 @@ def insert(
     tree: ast.Module,
     globals_: Mapping[str, Any],
     names: dict[str, Any],
-    arrays: Mapping[str, tuple[str, int]] | None = None,
+    arrays: Mapping[str, Array] | None = None,
 ) -> None:
     """Mark the loops in the tree of a kernel or a function, if that is asked for.
 
@@ -70,29 +76,46 @@ def insert(
         tree: the tree, which is changed.
         globals_: the global names of the code.
         names: the names that Taichi finds in it; that of the mark is added.
-        arrays: dtype and axes of a kernel's arrays of numbers, by name; None for a function.
+        arrays: a kernel's arrays of numbers, by name; None for a function.
     """
     if not is_marking():
         return
     loops = [node for node in ast.walk(tree) if _is_marked(node, globals_)]
-    marks = [(_ANYWHERE, UNKNOWN)] * len(loops)
+    marks: list[list[int]] = [[_ANYWHERE]] * len(loops)
     if arrays is not None:
         turns = Turns(tree, arrays, names)
-        known = (turns.known_of(n) if isinstance(n, ast.For) else UNKNOWN for n in loops)
-        marks = list(enumerate(known))
+        slots = {name: array.slot for name, array in arrays.items()}
+        marks = [[number, *_known(turns, loop, slots)] for number, loop in enumerate(loops)]
     names[_NAME] = _mark
     for loop, mark in zip(loops, marks, strict=True):
-        loop.body[:0] = trees.statements(f"{_NAME}{mark}", loop)
+        loop.body[:0] = _call(mark, loop)
     for node in ast.walk(tree):
         if isinstance(node, ast.For) and trees.is_static(node.iter):
-            node.body[:0] = trees.statements(f"{_NAME}{_BETWEEN, UNKNOWN}", node)
+            node.body[:0] = _call([_BETWEEN], node)
     _Between().visit(tree)
 
 
 def noted(text: str) -> str | None:
     """Return LLVM text with comments for marks, or None if one has a form that is not known."""
-    text = _CALL.sub(rf"{COMMENT} \1 \2", text).replace(f"{COMMENT} {_BETWEEN} 0\n", "")
+
+    def comment(call: re.Match[str]) -> str:
+        return f"{COMMENT} {call[1].replace('i32 ', '').replace(',', '')}"
+
+    text = _BETWEEN_COMMENT.sub("", _CALL.sub(comment, text))
     return None if re.search(_AT, text) else text
+
+
+def _known(turns: Turns, loop: ast.For | ast.While, slots: Mapping[str, int]) -> list[int]:
+    """Return what a mark says of the turns of a loop."""
+    pairs = turns.conditions(loop) if isinstance(loop, ast.For) else None
+    if pairs is None or len(pairs) > _MOST_PAIRS:
+        return []
+    return [1, *(slots[name] for pair in sorted(pairs) for name in pair)]
+
+
+def _call(numbers: list[int], place: ast.stmt) -> list[ast.stmt]:
+    """Return the statement that calls the function with numbers."""
+    return trees.statements(f"{_NAME}({', '.join(map(str, numbers))})", place)
 
 
 class _Between(ast.NodeTransformer):
@@ -102,7 +125,7 @@ class _Between(ast.NodeTransformer):
         """Replace a statement that stands between turns."""
         if not hasattr(node, BETWEEN):
             return node
-        return trees.statements(f"{_NAME}{_BETWEEN, UNKNOWN}", node)
+        return _call([_BETWEEN], node)
 
 
 def _is_marked(node: ast.AST, globals_: Mapping[str, Any]) -> TypeGuard[ast.For | ast.While]:
@@ -126,11 +149,13 @@ def _is_constant(over: ast.expr, globals_: Mapping[str, Any]) -> bool:
     )
 
 
-def _mark(number: int, known: int) -> None:
-    """Call the function at an address. Real functions are kept for other kernels: not in them."""
+def _mark(*numbers: int) -> None:
+    """Call the function at the address. Real functions are kept for other kernels: not in them."""
     compiling = impl.get_runtime().compiling_callable
     if isinstance(compiling, ti._lib.core.Kernel):
-        given = make_expr_group([make_constant_expr(n, ti.i32) for n in (number, known)])
+        if numbers[0] >= _ANYWHERE:  # Of calls that are the same Taichi would keep one.
+            numbers = (numbers[0] + next(_thread.numbers),)
+        given = make_expr_group([make_constant_expr(number, ti.i32) for number in numbers])
         where, none = ti._lib.core.DebugInfo(""), make_expr_group([])
         builder = compiling.ast_builder()
         builder.insert_external_func_call(_ADDRESS, "", "", "", given, none, where)

@@ -158,17 +158,6 @@ def axes_of(kernel: Any) -> dict[str, int]:
     }
 
 
-def arrays_of_numbers(kernel: Any) -> dict[str, tuple[str, int]]:
-    """Return dtype and axes of each array of numbers among the arguments of a kernel's object."""
-    axes = axes_of(kernel)
-    dtypes = {one.name: one.annotation.dtype for one in kernel.arguments if one.name in axes}
-    return {
-        name: (str(dtype), axes[name])
-        for name, dtype in dtypes.items()
-        if isinstance(dtype, ti._lib.core.DataType)
-    }
-
-
 def assigned_by(body: Sequence[ast.stmt]) -> set[str]:
     """Return the names of variables that statements assign, but for those in blocks of theirs."""
     found: set[str] = set()
