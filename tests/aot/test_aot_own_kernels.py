@@ -168,6 +168,8 @@ def test_vectors_in_arrays(ti_arch: str, fresh: Fresh, rng: np.random.Generator)
         ("helper(target=x[0])", "inout"),
         ("helper(x[0].xy)", "inout"),
         ("helper(*x)", "inout"),
+        ("helper(*(x[0], 1))", "inout"),
+        ("a, b = ti.static(([x[0]], 1))", "inout"),
         ("x[0].fill(0)", "inout"),
     ],
 )

@@ -50,9 +50,10 @@ KNOWN = {
 
 def known_of(body: str, before: str = "pass") -> set[tuple[str, str]] | None:
     tree = ast.parse(f"{before}\nfor j in range(n):\n    " + body.replace("\n", "\n    "))
-    (loop,) = (n for n in tree.body if isinstance(n, ast.For))
+    loop = tree.body[-1]
+    assert isinstance(loop, ast.For)
     arrays = {"x": Array(0, "f32", 2), "y": Array(1, "f32", 2), "z": Array(2, "f64", 2)}
-    return Turns(tree, arrays, {"ti": ti, "f": None}).conditions(loop)
+    return Turns(tree, arrays, {"ti": ti, "f": None, "S": ti.static, "part": ti}).conditions(loop)
 
 
 @pytest.mark.parametrize("body", KNOWN)
@@ -60,10 +61,34 @@ def test_what_is_known_of_turns(body: str) -> None:
     assert known_of(body) == KNOWN[body]
 
 
-def test_another_name_of_an_array_is_seen() -> None:
-    assert known_of("y[i, j] = x[i, j]", "a = x[0] + x.shape[0]") == set()
-    assert known_of("y[i, j] = x[i, j]", "a, b = ti.static(x, 3)") is None
-    assert known_of("y[i, j] = x[i, j]", "a = b = y") is None
+@pytest.mark.parametrize(
+    "before",
+    [
+        "a, b = ti.static(x, 3)",
+        "a = b = y",
+        "a, b = ti.static((x, y))",
+        "a = ti.static(x if True else y)",
+        "s = ti.static([x, y])",
+        "for a in ti.static((x, y)):\n    pass",
+        "for a in S((x, y)):\n    pass",
+        "if (a := S(x)).shape[0]:\n    pass",
+        "a, b = ti.static((x[0, 0], y[0, 0]))",
+        "for e in S((x[0, 0], 3)):\n    pass",
+        "a = part.of(x[0, 0])",
+    ],
+)
+def test_another_name_of_an_array_is_seen(before: str) -> None:
+    assert (
+        known_of("s += 1", "a = x[0, 0] + x.shape[0]\nfor q in ti.static(range(x.shape[1])): 1")
+        == set()
+    )
+    assert known_of("s += 1", before) is None
+
+
+def test_a_vector_may_be_several_indices() -> None:
+    assert known_of("y[p] = x[i, j]") is None
+    assert known_of("z[i, j] = x[p]") == set()
+    assert known_of("z[i, j] = z[p, j, 2]") is None
 
 
 TEXT = """

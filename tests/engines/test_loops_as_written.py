@@ -304,6 +304,30 @@ def take(
 """
 
 
+# Differences that wrap around to 4.
+FAR, NEAR = -(2**31) + 3, 2**31 - 1
+DIFFERENCES = (
+    "a[i] - n",
+    "m - n",
+    "ti.select(m == 7, a[1], a[i]) - b[i]",
+    "ti.max(a[i], m) - b[i]",
+)
+
+
+@on_cpu
+@pytest.mark.arch
+@pytest.mark.parametrize("index", [*DIFFERENCES, "(a[i] & -1) - b[i]", "a[i] // 1 - b[i]"])
+def test_differences_that_wrap_around_are_right(index: str, ti_arch: str) -> None:
+    arrays = ", ".join(f"{name}: ti.types.ndarray(dtype=ti.i32, ndim=1)" for name in "xyab")
+    kernel = tikgen.from_string(
+        f"import taichi as ti\n\n\n@ti.kernel\ndef f({arrays}, m: ti.i32, n: ti.i32):\n"
+        f"    for i in y:\n        y[i] = x[{index}]\n"
+    ).with_engine("direct-cpu")
+    x, y = np.arange(5, dtype=np.int32), np.zeros(9, np.int32)
+    kernel(x, y, np.full(9, FAR, np.int32), np.full(9, NEAR, np.int32), FAR, NEAR)
+    assert (y == 4).all()
+
+
 @on_cpu
 @pytest.mark.arch
 def test_counters_that_wrap_around_have_a_difference(ti_arch: str) -> None:

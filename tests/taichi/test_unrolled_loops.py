@@ -158,6 +158,23 @@ def test_nests_are_written_out_whole_or_not() -> None:
     assert rewritten(f"for a in range(n):\n    {inner}").count("for ") == 2
 
 
+def test_a_variable_of_a_condition_is_no_other_one() -> None:
+    made = rewritten("if (t := x[i]) > 0:\n    x[i] = 1\nfor a in range(3):\n    t += a")
+    assert made.count("    t += ") == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "most"),
+    [("x[i] += a * (a + i) - i // 3", 400), ("if x[i] > a:\n        x[i] += a", 64)],
+)
+def test_many_loops_are_not_all_written_out(body: str, most: int) -> None:
+    """Taichi takes a time that grows with the square of statements and of conditions."""
+    loop = f"for a in range(9):\n    {body}\n"
+    made = rewritten(loop * 60)
+    assert made.count("for ") > 20
+    assert 7 * 9 <= made.count("tikgen_ti.cast(") <= most
+
+
 FUNCTIONS = """
 import taichi as ti
 

@@ -25,11 +25,17 @@ _MOST_SUMS = 64
 # Numbers up to here and counters of loops have a sum that does not wrap around.
 _SMALL = 1 << 16
 _CARRIED = re.compile(r"\[ (\S+), (%[\w.]+) \]")
-_GIVEN = re.compile(rf"load .*!invariant\.load !(?!{llvm_reads.NOTE[1:]}\b)")
-# What may have wrapped around: what is read, less extents and given numbers, or mixed from bits.
+_GIVEN = re.compile(rf"load .*, ptr (%[\w.]+), .*!invariant\.load !(?!{llvm_reads.NOTE[1:]}\b)")
+_EXTENT = re.compile(r"getelementptr .*, ptr %[\w.]+, i64 0, i32 \d+, i32 0, i32 \d+$")
+# What may have wrapped around: what is read, or made of other bits. Arguments and extents have
+# another note than elements.
 _DATA = re.compile(
-    r"(?:load|xor|or|shl|lshr|call(?! i32 @llvm\.)) "
+    r"(?:load|xor|or|shl|lshr|trunc|[zs]ext(?! i1)|fpto[su]i|bitcast|call(?! i32 @llvm\.)) "
     rf"(?!.*!invariant\.load !(?!{llvm_reads.NOTE[1:]}\b))"
+)
+# What may be one of its operands, or a part of one.
+_PASSED = re.compile(
+    r"(?:select i1 [^,]+,|and i32|[su]div|[su]rem|ashr|(?:tail )?call i32 @llvm\.)(.*)"
 )
 
 
@@ -89,25 +95,35 @@ class _Function:
             return False
         sums, others = self._parts_of(name)
         data = set(filter(self._is_data, others))
-        if len(sums) > _MOST_SUMS or (len(data) > 1 and not self._are_on_axes(name, data)):
+        numbers = data | set(filter(self._is_number, others))
+        if len(sums) > _MOST_SUMS or (len(numbers) > 1 and not self._are_on_axes(name, data)):
             return False
         return all(self._cannot_wrap(one) for one in sums & self._operands_of(others))
 
     def _are_on_axes(self, name: str, data: set[str]) -> bool:
-        """Return whether each axis has one of the numbers: ``(x - a[i]) * extent + y - b[i]``."""
+        """Return whether each axis has one number: ``(x - a[i]) * extent + y - b``."""
+        terms = self._terms_of(name)
         factors = []
-        for term in self._terms_of(name):
+        for term in terms:
             known = [one for one in term if one in data]
-            others = tuple(sorted(one for one in term if one not in data))
-            if known:
-                factors.append(others)
-            if len(known) > 1 or (known and not all(map(self._is_given, others))):
+            if not known and all(map(self._is_given, term)):
+                known = [one for one in term if self._is_number(one)][:1]
+            others = list(term)
+            for one in known[:1]:
+                others.remove(one)
+                factors.append(tuple(sorted(others)))
+            if known and not all(one not in data and self._is_given(one) for one in others):
                 return False
-        return len({*factors}) == len(factors) > 0
+        return bool(terms) and len({*factors}) == len(factors)
 
     def _is_given(self, name: str) -> bool:
         """Return whether a value is an argument or an extent."""
         return bool(_GIVEN.match(self._values.get(name, "")))
+
+    def _is_number(self, name: str) -> bool:
+        """Return whether a value is an argument that is a number."""
+        given = _GIVEN.match(self._values.get(name, ""))
+        return given is not None and not _EXTENT.match(self._values.get(given[1], ""))
 
     def _terms_of(self, name: str) -> list[tuple[str, ...]]:
         """Return the factors of each term of a sum without its numbers; none of too many terms."""
@@ -184,8 +200,19 @@ class _Function:
     def _is_data(self, name: str) -> bool:
         """Return whether a value may have wrapped around."""
         if name not in self._data:
-            _, others = self._parts_of(name, carried=True)
-            self._data[name] = any(_DATA.match(self._values.get(each, "")) for each in others)
+            seen: set[str] = set()
+            left = {name}
+            while left - seen:
+                seen |= left
+                parts = {one for each in left for one in self._parts_of(each, carried=True)[1]}
+                values = [self._values.get(one, "") for one in parts]
+                if any(map(_DATA.match, values)):
+                    break
+                passed = (found[1] for value in values if (found := _PASSED.match(value)))
+                left = {one for operands in passed for one in _NAME.findall(operands)} - seen
+            else:
+                left = set()
+            self._data[name] = bool(left)
         return self._data[name]
 
     def _of(self, operand: str) -> str:

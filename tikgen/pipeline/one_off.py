@@ -240,11 +240,20 @@ def only_read(text: str, function: str) -> set[str]:
                 harmless.add(node.value)
         elif isinstance(node, ast.Call):  # Functions such as ti.atomic_add write to x[i].
             given = [node.func, *node.args, *(keyword.value for keyword in node.keywords)]
-            written |= {_array_of(value) for value in given}
+            written |= {_array_of(value) for each in given for value in _elements_of(each)}
         elif isinstance(node, ast.Subscript | ast.Attribute) and isinstance(node.ctx, ast.Store):
             written.add(_array_of(node))  # Such as x[i].y = 1, which loads x[i].
     used = {n.id for n in ast.walk(definition) if isinstance(n, ast.Name) and n not in harmless}
     return names - used - written
+
+
+def _elements_of(node: ast.expr) -> list[ast.expr]:
+    """Return the elements of a tuple or a list, however deep, or the expression itself."""
+    if isinstance(node, ast.Starred):
+        return _elements_of(node.value)
+    if isinstance(node, ast.Tuple | ast.List):
+        return [found for each in node.elts for found in _elements_of(each)]
+    return [node]
 
 
 def _array_of(node: ast.expr) -> str:

@@ -68,10 +68,7 @@ class Turns:
     ) -> None:
         self._arrays, self._names = arrays, names
         self._owners = frozenset(arrays) | trees.stored([tree])
-        assigned = (node for node in ast.walk(tree) if isinstance(node, ast.Assign))
-        if any(self._uses_whole([node.value]) for node in assigned):
-            self._arrays = {}  # A variable may be another name of an array.
-            self._owners -= set(arrays)
+        self._has_aliases = self._may_rename(tree)
 
     def conditions(self, loop: ast.For) -> set[tuple[str, str]] | None:
         """Return which arrays must not be the same for turns of a loop to be independent.
@@ -83,10 +80,11 @@ class Turns:
         if not isinstance(turn, ast.Name) or turn.id in trees.stored(loop.body):
             return None
         nodes = [node for statement in loop.body for node in ast.walk(statement)]
-        if self._uses_whole(loop.body) or not all(map(self._is_plain, nodes)):
+        is_known = not self._has_aliases and not self._uses_whole(loop.body)
+        if not is_known or not all(map(self._is_plain, nodes)):
             return None
         elements = [
-            _Element(owner, [_index(i, turn.id) for i in trees.listed(node.slice)], node.ctx)
+            _Element(owner, self._indices(node, self._arrays[owner], turn.id), node.ctx)
             for node in nodes
             if isinstance(node, ast.Subscript)
             and (owner := getattr(node.value, "id", "")) in self._arrays
@@ -103,6 +101,32 @@ class Turns:
             if read and self._arrays[one.array][1:] == self._arrays[other.array][1:]:
                 found.add((stored[0], read.pop()))
         return found
+
+    def _indices(self, node: ast.Subscript, array: Array, turn: str) -> list[_Index | None]:
+        """Return what the indices of an element say, nothing if one may be a vector."""
+        listed = trees.listed(node.slice)
+        return [_index(each, turn) for each in listed] if len(listed) == array.ndim else []
+
+    def _may_rename(self, tree: ast.AST) -> bool:
+        """Return whether a variable may be another name of an array, or of an element."""
+        nodes = list(ast.walk(tree))
+        plain = {id(n.iter) for n in nodes if isinstance(n, ast.For)}
+        for node in nodes:
+            if isinstance(node, ast.Subscript) or _is_shape(node):
+                plain.add(id(node.value))
+            elif isinstance(node, ast.Call):
+                called = trees.called(node, self._names)
+                if called is ti.grouped or getattr(called, "_is_taichi_function", False):
+                    plain.update(map(id, node.args))
+                is_known = called is not None or trees.is_pure(node, self._names)
+                if called is ti.static or not is_known:
+                    parts = (each for each in ast.walk(node) if isinstance(each, ast.Subscript))
+                    if any(getattr(each.value, "id", "") in self._arrays for each in parts):
+                        return True
+        return any(
+            isinstance(node, ast.Name) and node.id in self._arrays and id(node) not in plain
+            for node in nodes
+        )
 
     def _uses_whole(self, body: Sequence[ast.AST]) -> bool:
         """Return whether code uses an array otherwise than by its elements and its shape."""

@@ -109,7 +109,9 @@ def is_pure(call: ast.Call, names: Mapping[str, Any]) -> bool:
     """
     found = called(call, names)
     if found is None and isinstance(call.func, ast.Attribute):
-        owner = call.func.value
+        owner: ast.expr = call.func.value
+        while isinstance(owner, ast.Attribute | ast.Subscript):
+            owner = owner.value
         is_variable = not (isinstance(owner, ast.Name) and owner.id in names)
         return is_variable and call.func.attr in _METHODS
     if getattr(found, "_is_taichi_function", False):
@@ -162,7 +164,11 @@ def assigned_by(body: Sequence[ast.stmt]) -> set[str]:
     """Return the names of variables that statements assign, but for those in blocks of theirs."""
     found: set[str] = set()
     for statement in body:
-        if isinstance(statement, ast.Assign | ast.AnnAssign | ast.AugAssign):
+        if isinstance(statement, ast.If | ast.While):
+            found |= stored([statement.test])
+        elif isinstance(statement, ast.For):
+            found |= stored([statement.iter])
+        else:
             found |= stored([statement])
     return found
 

@@ -18,8 +18,11 @@ import taichi as ti
 
 from tikgen.taichi import folded_divisions, loop_marks, runtime, trees
 
-# Turns of a loop, turns of all that stand in each other, and nodes of what they become.
-_MOST_EACH, _MOST_TURNS, _MOST_NODES = 27, 64, 4000
+# Turns of a loop, and of all that stand in each other.
+_MOST_EACH, _MOST_TURNS = 27, 64
+# Nodes, and conditions, of all that is written out of a function: Taichi takes a time for them that
+# grows with their square.
+_MOST_NODES, _MOST_CONDITIONS = 4000, 64
 # Loops over rows or vectors of a multiple of so many elements are vectorised as they are.
 _LANES = 8
 _OPERATORS = {ast.Add: operator.add, ast.Sub: operator.sub, ast.Mult: operator.mul}
@@ -82,6 +85,7 @@ class _Unrolling:
         varying = self._varying | self._indices
         self._once = folded_divisions.known_to_vary(function, varying)
         self._divisions = folded_divisions.count([function], varying | self._once, names)
+        self._nodes = self._conditions = 0  # What is written out has so many.
         self.has_some = False
 
     def within(self, loop: ast.For, known: set[str]) -> list[ast.stmt]:
@@ -122,7 +126,12 @@ class _Unrolling:
         body = self.within(copy.deepcopy(loop), known)
         nodes = [node for one in body for node in ast.walk(one)]
         turns = len(places) * max((getattr(one, _TURNS, 1) for one in body), default=1)
-        if turns > _MOST_TURNS or len(places) * len(nodes) > _MOST_NODES:
+        if turns > _MOST_TURNS:
+            return [loop]
+        more = len(places) * len(nodes)
+        conditions = len(places) * sum(isinstance(node, ast.If | ast.IfExp) for node in nodes)
+        if self._nodes + more > _MOST_NODES or self._conditions + conditions > _MOST_CONDITIONS:
+            loop.body = body
             return [loop]
         changed = trees.stored(loop.body) & known
         if any(isinstance(node, ast.For) for node in nodes) or (changed and self._divides(loop)):
@@ -154,6 +163,7 @@ class _Unrolling:
         for one in found:
             setattr(one, _TURNS, turns)
         self.has_some = True
+        self._nodes, self._conditions = self._nodes + more, self._conditions + conditions
         return found
 
     def _divides(self, loop: ast.For) -> bool:
