@@ -159,8 +159,9 @@ def test_nests_are_written_out_whole_or_not() -> None:
 
 
 def test_a_variable_of_a_condition_is_no_other_one() -> None:
-    made = rewritten("if (t := x[i]) > 0:\n    x[i] = 1\nfor a in range(3):\n    t += a")
-    assert made.count("    t += ") == 3
+    turns = "for a in range(3):\n    t += a"
+    made = rewritten(f"if (t := x[i]) > 0:\n{textwrap.indent(turns, '    ')}\n{turns}")
+    assert made.count("    t += ") == 6
 
 
 @pytest.mark.parametrize(

@@ -108,8 +108,9 @@ class _Unrolling:
         known, found = set(known), []
         for statement in body:
             if isinstance(statement, ast.If | ast.While):
-                statement.body = self.statements(statement.body, known)
-                statement.orelse = self.statements(statement.orelse, known)
+                inner = known | trees.stored([statement.test])
+                statement.body = self.statements(statement.body, inner)
+                statement.orelse = self.statements(statement.orelse, inner)
             elif isinstance(statement, ast.For):
                 found += self._written_out(statement, known)
                 continue
