@@ -389,9 +389,12 @@ class BundleError(TikgenError):
 class UnknownEntry(BundleError, KeyError):
     """A bundle does not have a kernel, graph, field or family of that name."""
 
-    def __init__(self, bundle: object, kind: str, name: object, known: Iterable[str]) -> None:
+    def __init__(
+        self, bundle: object, kind: str, name: object, known: Iterable[str], hint: str = ""
+    ) -> None:
         names = sorted(known)
-        hint = near(name, names) if isinstance(name, str) else ""
+        if not hint and isinstance(name, str):
+            hint = near(name, names)
         has = f"It has {', '.join(names)}" if names else "It has none"
         super().__init__(bundle, f"has no {kind} {name!r}.{hint} {has}")
 
