@@ -389,10 +389,11 @@ class BundleError(TikgenError):
 class UnknownEntry(BundleError, KeyError):
     """A bundle does not have a kernel, graph, field or family of that name."""
 
-    def __init__(self, bundle: object, kind: str, name: object, known: Iterable[str]) -> None:
-        names = sorted(known)
-        hint = near(name, names) if isinstance(name, str) else ""
-        has = f"It has {', '.join(names)}" if names else "It has none"
+    def __init__(
+        self, bundle: object, kind: str, name: object, known: tuple[str, ...], hint: str = ""
+    ) -> None:
+        hint = hint or (near(name, known) if isinstance(name, str) else "")
+        has = f"It has {', '.join(sorted(known)) or 'none'}"
         super().__init__(bundle, f"has no {kind} {name!r}.{hint} {has}")
 
     __str__ = Exception.__str__  # A KeyError shows its message in quotes.

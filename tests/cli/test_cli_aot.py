@@ -331,6 +331,7 @@ def test_run_repeats_random_inputs_by_their_seed(shared: tuple[Path, str]) -> No
     ("arguments", "message"),
     [
         (("mapp",), "has no kernel or graph 'mapp'"),
+        (("map_y_a_x",), f"'map_y_a_x'. It is the family of {F32}, {I64}: name one of them; in"),
         ((F32, "x=zeros:5", "y=zeros:5"), "argument a is missing"),
         ((F32, "a"), "argument 'a' has no value; write a=VALUE"),
         ((F32, "a=1", "a=2"), "argument 'a' is given twice"),
@@ -338,7 +339,8 @@ def test_run_repeats_random_inputs_by_their_seed(shared: tuple[Path, str]) -> No
         ((F32, "b=1", "x=zeros:5", "y=zeros:5"), "has no argument 'b'"),
         ((F32, "x=absent.npy"), "absent.npy cannot be read: No such file or directory"),
         ((F32, "x=text.npy"), "text.npy cannot be read"),
-        ((F32, "x=3"), "takes an array, as x=field.npy, x=random:64x64 or x=zeros:64x64; got '3'"),
+        ((F32, "x=3"), "takes an array, as x=field.npy, x=random:64x64, 'x=random(0,10):64x64' or"),
+        ((F32, "x=random(1,0):5"), "takes random(LOW,HIGH), where LOW < HIGH are finite numbers"),
         ((F32, "x=zeros:0"), "argument 'x' takes a shape of positive integers, of 2013265920"),
         ((F32, "y=random:-2x3"), "at most, such as random:64x64; got 'random:-2x3'"),
         ((F32, "a=1", "x=zeros:5", "y=zeros:6"), "takes shape (n0,) where n0 = 5; got (6,)"),

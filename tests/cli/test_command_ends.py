@@ -17,8 +17,9 @@ from typer.testing import CliRunner
 
 from tikgen.cli import app, bundle_commands, common, export_command, tuning_commands, watch_command
 from tikgen.cli.exit_codes import FAILED, INTERRUPTED, MISUSED, OK
+from tikgen.cli.given_arrays import given_arrays
 from tikgen.cli.output import print_result
-from tikgen.errors import ParameterError, TemplateError
+from tikgen.errors import ArgumentError, ParameterError, TemplateError
 from tikgen.template import catalogue
 from tikgen.tuning.sweeps.table import SweepResult
 
@@ -74,11 +75,36 @@ def test_a_native_bundle_takes_no_recording(tmp_path: Path) -> None:
         export_command._check_native(True, "", False, tmp_path / "recording")
 
 
-def test_arrays_of_a_run_are_drawn_and_shown() -> None:
-    rng = np.random.default_rng(0)
-    argument: Any = SimpleNamespace(name="x", dtype="i16")
-    drawn = bundle_commands._array("k", argument, "random:40x3", rng)
-    assert (drawn.dtype, drawn.shape, set(drawn.ravel())) == (np.int16, (40, 3), {0, 1, 2, 3})
+def drawn_for(**texts: tuple[str, str]) -> dict[str, Any]:
+    """Return the arrays of a run, of which the dtype and the text are given."""
+    arguments: Any = {
+        name: SimpleNamespace(name=name, dtype=dtype) for name, (dtype, _) in texts.items()
+    }
+    wanted = {name: text for name, (_, text) in texts.items()}
+    return given_arrays("k", wanted, arguments, np.random.default_rng(0))
+
+
+def test_random_integers_of_a_run_are_indices() -> None:
+    drawn = drawn_for(x=("i16", "random:40x5"), y=("u8", "zeros:5"))["x"]
+    assert (drawn.dtype, drawn.shape, set(drawn.ravel())) == (np.int16, (40, 5), {0, 1, 2, 3})
+    drawn = drawn_for(x=("i32", "random:40"), y=("f32", "random:3x9"))
+    assert set(drawn["x"]) == {0, 1, 2} and -1 <= drawn["y"].min() < 0 < drawn["y"].max() < 1
+
+
+def test_random_numbers_of_a_run_lie_between_limits() -> None:
+    drawn = drawn_for(x=("i32", "random(-1, 3):400"), y=("f16", "random(2,4.5):20000"))
+    assert set(drawn["x"]) == {-1, 0, 1, 2}
+    assert 2 <= drawn["y"].min() < 2.1 and 4.4 < drawn["y"].max() < 4.5
+    assert set(drawn_for(x=("u8", "random(255,256):9"))["x"]) == {255}
+    for dtype, limits in (
+        ("u8", "0,257"), ("u8", "-1,4"), ("i32", "0,1.5"), ("i32", "3,3"), ("f32", "0,inf"),
+        ("f32", "a,b"),
+    ):  # fmt: skip
+        with pytest.raises(ArgumentError, match=r"takes random\(LOW,HIGH\)"):
+            drawn_for(x=(dtype, f"random({limits}):5"))
+
+
+def test_results_of_a_run_are_shown() -> None:
     shown = bundle_commands._summary(np.array([1.0, np.inf]))
     assert (shown["min"], shown["max"]) == (1.0, None)
     assert [bundle_commands._shown(shown[key]) for key in ("min", "max", "shape")] == [

@@ -112,6 +112,16 @@ def test_a_value_that_cannot_be_copied_is_named(tmp_path: Path) -> None:
         tikgen.build(template).eject()
 
 
+def test_a_reference_that_is_no_static_method_is_not_ejected(tmp_path: Path) -> None:
+    from test_render import CODE, folder_with
+
+    code = CODE + "\n    def reference(self, p, x):\n        return x\n"
+    template = tikgen.load_template(folder_with(tmp_path, code=code, name="method"))
+    told = r"reference is a method .*; write @staticmethod above def reference\(p, x\)"
+    with pytest.raises(TemplateError, match=told):
+        tikgen.build(template).eject()
+
+
 def test_a_template_with_the_default_tolerance_can_be_ejected(tmp_path: Path) -> None:
     from test_render import CODE, TEXT, folder_with
 

@@ -336,6 +336,21 @@ def test_a_tolerance_is_checked(make: Make, found: Any, problem: str) -> None:
         allowed_errors(template, found, {"y": np.ones(2)})
 
 
+@pytest.mark.parametrize(
+    ("found", "problem"),
+    [
+        ("{'n': (0, 1)}", r"sizes\(\) must give n sizes of 1 and more, .*; gives \[0, 1\] .*py:16"),
+        ("{'n': ()}", r"sizes of 1 and more, since no array may be empty; gives \[\]"),
+        ("{'m': (1,)}", r"sizes\(\) names 'm', which is no size of the template\. It has n"),
+        ("{'n': 3}", r"sizes\(\) fails: TypeError"),
+    ],
+)
+def test_sizes_are_checked(make: Make, found: str, problem: str) -> None:
+    template = make(HERE, f"    def sizes(self, p):\n        return {found}\n\n{HERE}")
+    with pytest.raises(TemplateError, match=problem):
+        template.middle_sizes(template.Problem())
+
+
 def test_a_cost_is_checked(make: Make) -> None:
     template = make(HERE, f"    def flops(self, p, sizes):\n        pass\n\n{HERE}")
     with pytest.raises(TemplateError, match=r"flops\(\) returned None; it must return a number \("):

@@ -103,6 +103,15 @@ def test_some_arrays_are_thin_and_some_are_not(tmp_path: Path) -> None:
     assert any(min(one.values()) > 10 for one in draws(plane, dim=3))
 
 
+def test_many_iterations_write_few_elements(tmp_path: Path) -> None:
+    """Threads lose updates of elements that they share, as ``y[k] = y[k] + 1``."""
+    y = 'Array("y", DType.f32, ("n1",), role="out")'
+    more = f"\n    def arguments(self, p):\n        return Array('x', DType.f32, ('n0',)), {y}\n"
+    found = draws(template(tmp_path, "counts", more=more))
+    few = [one for one in found if one["n0"] >= 10_000 and 2 <= one["n1"] <= 64]
+    assert len(few) >= len(found) / 12
+
+
 def test_some_sizes_of_each_axis_are_multiples_or_beside_them(tmp_path: Path) -> None:
     for dim in (1, 2):
         found = draws(template(tmp_path, f"multiples{dim}"), dim=dim)

@@ -15,11 +15,12 @@ import pytest
 import tikgen
 from mutants import CODE, MUTANTS, SMALL, TEXT, WEIGHT, WHOLE, Mutant
 from some_cases import examples
-from tikgen import Template
+from tikgen import Array, DType, Template
 from tikgen.errors import ParameterError, TemplateError, UnknownTemplate, VerificationError
 from tikgen.verification import Case, Report, verify
 from tikgen.verification.process import ArchProcess
 from tikgen.verification.search import Search
+from tikgen.verification.sharing import shared_arrays, ways_to_share
 
 ARCH = os.environ.get("TIKGEN_TEST_ARCH", "cpu")
 
@@ -252,7 +253,37 @@ def test_an_output_in_place_is_tried(check, tmp_path):
     zeroed = "    for i in range(x.shape[0]):\n        y[i] = 0\n    for"
     text = TWICE_TEXT.replace("    for", zeroed)
     failure = failure_of(check(make_template(tmp_path, "shared", text, TWICE_CODE)))
-    assert failure.case.inplace
+    assert failure.case.inplace == {"y": "x"} and ", in place (y is x)" in str(failure.case)
+
+
+def test_an_output_in_place_is_tried_with_every_input(check, tmp_path):
+    other = 'Array("x", p.dtype, ("n",)), Array("b", p.dtype, ("n",))'
+    code = TWICE_CODE.replace('return x, Array("y"', 'return *x, Array("y"')
+    code = code.replace('Array("x", p.dtype, ("n",))', other)
+    code = code.replace("(p, x, y):", "(p, x, b, y):").replace("p.dtype.wide)", "p.dtype.wide) + b")
+    text = TWICE_TEXT.replace("x[i] + x[i]", "x[i] + x[i]\n    for i in x:\n        y[i] += b[i]")
+    text = text.replace("y: {{", "b: {{ arguments[1].annotation }}, y: {{")
+    text = text.replace("y: {{ arguments[1]", "y: {{ arguments[2]")
+    failure = failure_of(check(make_template(tmp_path, "second", text, code)))
+    assert failure.case.inplace == {"y": "b"}
+    assert Case.from_line(failure.case.line).inplace == {"y": "b"}
+
+
+def test_ways_to_share_hold_every_pair_of_equal_arrays():
+    def array(name, n="n", **kwargs):
+        return Array(name, DType.f32, (n,), **kwargs)
+
+    given = [array("a"), array("b"), array("c", "m"), Array("d", DType.f64, ("n",))]
+    given += [array("y", role="out", inplace=True), array("z", role="inout", inplace=True)]
+    one, two = ways_to_share(given, {"n": 4, "m": 5})
+    assert one == {"y": "a", "z": "b"} and two == {"y": "b", "z": "a"}
+    ways = ways_to_share(given, {"n": 4, "m": 4})
+    assert {pair for way in ways for pair in way.items()} == {
+        (name, other) for name in "yz" for other in "abc"
+    }
+    assert shared_arrays(given, {"n": 4, "m": 5}, {"y": "c", "z": "b"}) == {"z": "b"}
+    assert shared_arrays(given, {"n": 4, "m": 5}, wanted=True) == one
+    assert ways_to_share(given[:4], {"n": 4, "m": 5}) == []
 
 
 # Crashes and hangs are failures like any other.

@@ -17,8 +17,8 @@ import typer
 from tikgen.cli.common import Json, Seed, check_file
 from tikgen.cli.exit_codes import FAILED
 from tikgen.cli.export_command import BundleArch
+from tikgen.cli.given_arrays import FORMS, given_arrays
 from tikgen.cli.output import print_json, print_table, say
-from tikgen.disk import why
 from tikgen.errors import ArgumentError, BundleError, UnsupportedOnArch
 from tikgen.template.literals import parse_literal
 from tikgen.units import duration
@@ -27,12 +27,9 @@ if TYPE_CHECKING:
     import numpy as np
 
     from tikgen.aot.bundle import Bundle
-    from tikgen.aot.manifest import Argument
     from tikgen.aot.running.bundle_runtime import Runtime
 
     Array = np.ndarray[Any, Any]
-
-_FORMS = "x=field.npy, x=random:64x64 or x=zeros:64x64"
 
 BundlePath = Annotated[Path, typer.Argument(metavar="PATH", help="A folder, or a .zip file.")]
 
@@ -135,7 +132,10 @@ def run_command(
         list[str] | None,
         typer.Argument(
             metavar="NAME=VALUE",
-            help=f"Its arguments: numbers such as a=0.5, arrays such as {_FORMS}.",
+            help=f"Its arguments: numbers such as a=0.5, arrays such as {FORMS}. random draws "
+            "floats from -1 to 1, and integers from 0 to 3 that are less than every extent; "
+            "random(0,10) draws numbers from 0 on that are less than 10. Draw what a kernel takes "
+            "for indices from within its arrays: outside of them it damages the process.",
         ),
     ] = None,
     arch: Annotated[
@@ -223,17 +223,19 @@ def _bound(
     rng = np.random.default_rng(seed)
     values: dict[str, Any] = {}
     outputs: dict[str, Callable[[], Array]] = {}
+    is_array = {key: key in arguments and arguments[key].kind != "scalar" for key in texts}
+    held = {key: text for key, text in texts.items() if is_array[key]}
+    for key, array in given_arrays(name, held, arguments, rng).items():
+        values[key] = runtime.array(array)
+        if arguments[key].role in ("out", "inout"):
+            outputs[key] = values[key].to_numpy
     for key, text in texts.items():
-        argument = arguments.get(key)
-        if argument is None or argument.kind == "scalar":
+        if not is_array[key]:
+            argument = arguments.get(key)
             values[key] = parse_literal(text)
             if argument is not None and isinstance(values[key], str):
                 takes = f"takes a number of dtype {argument.dtype}"
                 raise ArgumentError(name, f"argument {key!r} {takes}; got {text!r}")
-            continue
-        values[key] = runtime.array(_array(name, argument, text, rng))
-        if argument.role in ("out", "inout"):
-            outputs[key] = values[key].to_numpy
     launch = launchable.bind(**values)
     for key in _fields_of(runtime, name):
         outputs[key] = runtime.fields[key].to_numpy
@@ -246,39 +248,6 @@ def _fields_of(runtime: Runtime, name: str) -> list[str]:
     graph = manifest.graphs.get(name)
     kernels = [name] if graph is None else [step.kernel for step in graph.steps]
     return sorted({field for kernel in kernels for field in manifest.kernels[kernel].fields})
-
-
-def _array(kernel: str, argument: Argument, text: str, rng: np.random.Generator) -> Array:
-    """Return the array that a text such as ``field.npy`` or ``random:64x64`` means."""
-    import numpy as np
-
-    from tikgen.aot.running.device_array import checked_shape
-    from tikgen.dtypes import DType
-    from tikgen.template.shapes import MOST_ELEMENTS
-
-    kind, colon, extents = text.partition(":")
-    if colon and kind in ("random", "zeros"):
-        try:
-            shape = checked_shape([parse_literal(extent) for extent in extents.split("x")])
-        except ArgumentError:
-            takes = f"a shape of positive integers, of {MOST_ELEMENTS} elements at most"
-            raise ArgumentError(
-                kernel,
-                f"argument {argument.name!r} takes {takes}, such as {kind}:64x64; got {text!r}",
-            ) from None
-        dtype = DType(argument.dtype)
-        if kind == "zeros":
-            return np.zeros(shape, dtype.numpy)
-        if dtype.is_float:
-            return rng.uniform(-1, 1, shape).astype(dtype.numpy)
-        return rng.integers(0, 4, shape).astype(dtype.numpy)
-    what = f"argument {argument.name!r} takes an array, as {_FORMS}"
-    if not text.endswith(".npy"):
-        raise ArgumentError(kernel, f"{what}; got {text!r}")
-    try:
-        return np.asarray(np.load(text, allow_pickle=False))
-    except (OSError, ValueError, EOFError) as error:
-        raise ArgumentError(kernel, f"{what}; {text} cannot be read: {why(error)}") from None
 
 
 def _timed(runtime: Runtime, launch: Callable[[], None]) -> float:

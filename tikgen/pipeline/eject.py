@@ -25,6 +25,7 @@ from tikgen.taichi import runtime
 from tikgen.template import matched
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
+from tikgen.template.declared import tried_sizes
 from tikgen.template.parameters import ProblemModel
 from tikgen.template.shapes import array_bytes
 
@@ -354,8 +355,8 @@ def _sizes_of_check(variant: Variant) -> dict[str, int]:
     Errors that sums of more numbers may have would hide mistakes.
     """
     template, problem = variant.template, variant.problem
-    middle, tried = template.middle_sizes(problem), template.sizes(problem)
-    options = {symbol: sorted(tried.get(symbol, (size,))) for symbol, size in middle.items()}
+    middle, tried = template.middle_sizes(problem), tried_sizes(template, problem)
+    options = {symbol: tried.get(symbol, [size]) for symbol, size in middle.items()}
     ranked = [
         {symbol: sizes[max(len(sizes) - rank, 0)] for symbol, sizes in options.items()}
         for rank in range(1, max(map(len, options.values()), default=0) + 1)

@@ -56,6 +56,11 @@ class Collected:
         Raises:
             TemplateError: if it cannot be copied, or something else has its name.
         """
+        if inspect.ismethod(function):
+            own = ", ".join(inspect.signature(function).parameters)
+            name = function.__name__
+            write = f"write @staticmethod above def {name}({own})"
+            self._refuse(f"{name} is a method of the template, which the file lacks; {write}")
         function = inspect.unwrap(function)  # A copy has no decorators.
         name = function.__name__
         if called is not None and called != name:

@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from tikgen.errors import TemplateError
 from tikgen.template.arguments import Argument, Array, Opaque, concrete_shape, symbols
-from tikgen.template.blame import asked, asked_dict
-from tikgen.template.declared import declared, returned_schedule
+from tikgen.template.blame import asked
+from tikgen.template.declared import declared, returned_schedule, tried_sizes
 from tikgen.template.dependencies import Files, Macro, read_files, read_macros
 from tikgen.template.grid_use import GridUse
 from tikgen.template.here import Constant
@@ -392,10 +392,10 @@ class Template(Constant):
 
     def middle_sizes(self, p: Any) -> dict[str, int]:
         """Return for each size symbol the middle one of the sizes that verification tries."""
-        tried = asked_dict(self, "sizes()", p)
+        tried = tried_sizes(self, p)
         middle = {}
         for symbol in self.size_symbols(p):
-            options = sorted(tried.get(symbol, (17,)))
+            options = tried.get(symbol, [17])
             middle[symbol] = options[len(options) // 2]
         return middle
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +25,13 @@ from tikgen.template.parameters import ScheduleModel, make_model
 
 # What generated code calls by these names.
 _TAKEN = {"ti": "Taichi", "range": "Python's range"}
+
+
+class Sized(Declaring, Protocol):
+    """A template whose arrays have sizes by name."""
+
+    def size_symbols(self, p: Any) -> tuple[str, ...]:
+        """Return the names of the sizes."""
 
 
 def declared(
@@ -55,6 +62,26 @@ def declared(
         raise TemplateError(template.name, told)
     # The default role says nothing about an array that no caller passes.
     return tuple(replace(a, role="work") for a in found) if is_workspace else found
+
+
+def tried_sizes(template: Sized, problem: Any) -> dict[str, list[int]]:
+    """Return the sizes that a template lists for its size symbols, each once, in ascending order.
+
+    Raises:
+        TemplateError: if ``sizes()`` fails, names no size symbol or lists what is no size.
+    """
+    method = "sizes()"
+    with blamed(template, method):
+        known = template.size_symbols(problem)  # Those that are baked in too.
+    given = asked_dict(template, method, problem, kind="size", known=known)
+    with blamed(template, method):
+        found = {name: sorted(set(sizes)) for name, sizes in given.items()}
+    for name, sizes in found.items():
+        if not sizes or any(type(n) is not int or n < 1 for n in sizes):
+            told = f"{method} must give {name} sizes of 1 and more, since no array may be empty"
+            problem = f"{told}; gives {shown(sizes)}{place_of(template, method)}"
+            raise TemplateError(template.name, problem)
+    return found
 
 
 def returned_schedule(

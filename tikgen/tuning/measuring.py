@@ -20,6 +20,7 @@ from tikgen.taichi import runtime
 from tikgen.template.arguments import Array, concrete_shape
 from tikgen.template.base import Template
 from tikgen.template.catalogue import load_unchanged
+from tikgen.template.declared import tried_sizes
 from tikgen.template.parameters import canonical
 from tikgen.tuning.job import Job, Measurement
 from tikgen.tuning.timing import Launch, Timing, time_in_turn
@@ -27,6 +28,7 @@ from tikgen.tuning.workload import Workload
 from tikgen.verification.case import Data
 from tikgen.verification.check import Trial
 from tikgen.verification.large import MOST_ELEMENTS
+from tikgen.verification.sharing import ways_to_share
 from tikgen.verification.strategies import PLAIN_SIZES
 
 _DATA: tuple[Data, ...] = ("whole", "uniform", "sparse")
@@ -225,10 +227,8 @@ def _small_trials(
     template: Template, kernel: Kernel, problem: Any, job: Job
 ) -> list[dict[str, Any]]:
     """Return the settings of some trials: largest, middle and random sizes."""
-    given = template.sizes(problem)
-    options = {
-        symbol: sorted(given.get(symbol, PLAIN_SIZES)) for symbol in template.size_symbols(problem)
-    }
+    given = tried_sizes(template, problem)
+    options = {symbol: given.get(symbol, PLAIN_SIZES) for symbol in template.size_symbols(problem)}
     rng = np.random.default_rng(job.seed)
     drawn = [{name: int(rng.choice(tried)) for name, tried in options.items()} for _ in range(32)]
     wanted = [
@@ -238,8 +238,8 @@ def _small_trials(
     ]
     arguments = (*template.arguments(problem), *kernel.workspace)
     arrays = [a for a in arguments if isinstance(a, Array)]
-    fitting = [sizes for sizes in wanted if _fits(arrays, sizes)]
-    inplace = any(a.inplace for a in arrays)
+    fitting = [sizes for sizes in wanted if _fits(arrays, sizes)][:_TRIALS]
+    ways = [ways_to_share(arrays, sizes) for sizes in fitting]
     return [
         {
             "sizes": sizes,
@@ -247,9 +247,9 @@ def _small_trials(
             "data": _DATA[number % len(_DATA)],
             # Writes outside NumPy arrays can be found, on cpu without a copy.
             "container": "numpy" if job.arch == "cpu" else "ndarray",
-            "inplace": inplace and number == 1,
+            "inplace": own[number // 2 % len(own)] if own and number % 2 else False,
         }
-        for number, sizes in enumerate(fitting[:_TRIALS])
+        for number, (sizes, own) in enumerate(zip(fitting, ways, strict=True))
     ]
 
 

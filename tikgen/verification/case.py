@@ -33,7 +33,8 @@ class Case(KernelJob):
             ``values`` are ``"any"``.
         container: what holds arrays that are no fields: NumPy, ``ti.ndarray``, or ``"fenced"``:
             NumPy (torch on cuda) next to memory that may not even be read.
-        inplace: whether outputs share the array of an input, where the kernel allows it.
+        inplace: for each output the input whose array it shares, where the kernel allows it; True
+            for the first one that fits.
         engine: what launches the kernel.
         offline_cache: whether Taichi keeps compiled kernels on disk, in a folder of the run.
         fast_math: the option of ``ti.init``.
@@ -43,7 +44,7 @@ class Case(KernelJob):
 
     data: Data = "whole"
     container: Container = "numpy"
-    inplace: bool = False
+    inplace: bool | Mapping[str, str] = False
     engine: str = engines.TAICHI
     offline_cache: bool = False
     fast_math: bool = True
@@ -64,6 +65,13 @@ class Case(KernelJob):
             "repeats": 0 if self.text else REPEATS,
         }
 
+    @property
+    def _shared(self) -> str:
+        if not isinstance(self.inplace, Mapping):
+            return ""
+        pairs = [f"{name} is {other}" for name, other in self.inplace.items()]
+        return f" ({', '.join(pairs)})" if pairs else ""
+
     def __str__(self) -> str:
         params = ", ".join(f"{k}={v!r}" for k, v in self.params.items())
         sizes = ", ".join(f"{k}={v}" for k, v in self.sizes.items())
@@ -75,7 +83,7 @@ class Case(KernelJob):
         return (
             f"{self.template}({params}) with {sizes or 'fixed shapes'}, "
             f"{self.data} data of seed {self.seed} in {held}"
-            f"{', in place' if self.inplace else ''}"
+            f"{', in place' if self.inplace else ''}{self._shared}"
             f"{', sizes baked in' if self.baked else ''}"
             f"{f', launched by {self.engine}' if self.engine != engines.TAICHI else ''}"
             f"{', with an offline cache' if self.offline_cache else ''}"

@@ -37,6 +37,7 @@ from tikgen.verification.data import (
 )
 from tikgen.verification.device_fences import FencedOnDevice
 from tikgen.verification.diagnosis import check_unchanged
+from tikgen.verification.sharing import shared_arrays
 
 Box = Guarded | OnDevice | FencedOnDevice
 # A launch is repeated for no longer than that.
@@ -56,7 +57,8 @@ class Trial:
         seed: seed of the random data.
         data: kind of numbers, see :class:`Case`.
         container: what holds arrays that are no fields.
-        inplace: whether outputs share the array of an input, where the kernel allows it.
+        inplace: for each output the input whose array it shares, where the kernel allows it; True
+            for the first one that fits.
         baked: whether the kernel is built for these very sizes.
         engine: what launches the kernel, see :meth:`Kernel.with_engine`.
         repeats: how often NumPy arrays are launched again on cpu, as far as that is quick: threads
@@ -78,7 +80,7 @@ class Trial:
         seed: int = 0,
         data: Data = "whole",
         container: Container = "numpy",
-        inplace: bool = False,
+        inplace: bool | Mapping[str, str] = False,
         baked: bool = False,
         engine: str = engines.TAICHI,
         repeats: int = 0,
@@ -105,7 +107,7 @@ class Trial:
         self._guards_are_low = seed // 2 % 2 == 1
         side: Fence = "before" if seed // 4 % 2 else "behind"
         self._fence = side if container == "fenced" else None
-        self._owner = self._shared_arrays(sizes) if inplace else {}
+        self._owner = shared_arrays(self.arguments, sizes, inplace)
         rng = np.random.default_rng(seed)
         began = time.perf_counter()
         special = self._inputs(sizes, rng)
@@ -237,19 +239,6 @@ class Trial:
 
     def _arrays(self) -> list[Array]:
         return [a for a in self.arguments if isinstance(a, Array)]
-
-    def _shared_arrays(self, sizes: Mapping[str, int]) -> dict[str, str]:
-        """Return for each output in place the input whose array it shares."""
-        free = [a for a in self._arrays() if not a.written]
-        shared = {}
-        for output in self._arrays():
-            for array in free if output.written and output.inplace else ():
-                like = (array.dtype, array.storage, concrete_shape(array, sizes))
-                if like == (output.dtype, output.storage, concrete_shape(output, sizes)):
-                    shared[output.name] = array.name
-                    free.remove(array)
-                    break
-        return shared
 
     def _launch_kernel(self, values: Sequence[Any]) -> None:
         """Launch the kernel, with poison in its workspace."""

@@ -32,6 +32,9 @@ _POWER = 0
 _MULTIPLES = (1, 32, 64, 128, 256, 1000, _POWER, _POWER)
 # Of so many extents beside the long one, one is 1.
 _THIN = 4
+# All others are that small beside the long one in every other launch: many iterations of a
+# parallel loop then write few elements, where updates that threads lose show.
+_TINY = (1, 2, 3, 5, 8, 17, 64)
 _CUT = 64
 # So large arrays are tried at once, and four times as large ones after each success.
 _FIRST, _STEP = 2**12, 4
@@ -71,8 +74,8 @@ def large_sizes(
     """Return a strategy for sizes up to the limit, or None where the template lists its sizes.
 
     They lie evenly on a logarithmic scale: 2,000 elements are as likely as 200,000. One axis is
-    long; the others are anything from 1 on, as far as they fit beside it, and often 1. Any of them
-    may be a power of two, a multiple of one, or of 1,000.
+    long; the others are anything from 1 on, as far as they fit beside it, often 1, and all of them
+    small in every other launch. Any of them may be a power of two, a multiple of one, or of 1,000.
     """
     from hypothesis import strategies as st
 
@@ -85,10 +88,11 @@ def large_sizes(
     @st.composite
     def draw_sizes(draw: DrawFn) -> dict[str, int]:
         long = draw(st.sampled_from(needed))
+        beside_it = _TINY if len(needed) > 1 and draw(st.booleans()) else wide
         sizes = {}
         for name in needed:
             is_thin = name != long and draw(st.integers(1, _THIN)) == _THIN
-            size = 1 if is_thin else draw(st.sampled_from(spread if name == long else wide))
+            size = 1 if is_thin else draw(st.sampled_from(spread if name == long else beside_it))
             more = draw(st.integers(0, _REST)) if name == long else 0
             sizes[name] = min(size + more, limit, largest.get(name, limit))
         sizes = shrunk(variant, sizes, limit, long)

@@ -14,7 +14,7 @@ from tikgen.pipeline.rendering import Variant
 from tikgen.template.arguments import Array, Scalar, concrete_shape, symbols
 from tikgen.template.base import Template
 from tikgen.template.blame import as_dict, asked, asked_dict, blamed
-from tikgen.template.declared import reason_against
+from tikgen.template.declared import reason_against, tried_sizes
 from tikgen.template.parameters import make_model
 from tikgen.template.schedules import fitted
 from tikgen.template.shapes import shown
@@ -27,6 +27,7 @@ from tikgen.verification.large import (
     most_elements,
     most_sizes,
 )
+from tikgen.verification.sharing import ways_to_share
 from tikgen.verification.values import of_field
 
 if TYPE_CHECKING:
@@ -187,21 +188,31 @@ def launches(template: Template, variant: Variant, arch: str) -> SearchStrategy[
     """Return a strategy for how ``variant`` is launched: what a :class:`Trial` takes by name."""
     from hypothesis import strategies as st
 
-    inplace = any(isinstance(a, Array) and a.inplace for a in variant.arguments)
     containers: tuple[Container, ...] = ("numpy", "ndarray")
     if arch in _FENCES and _FENCES[arch].are_fences_known():
         containers += ("fenced",)
-    return st.fixed_dictionaries(
+    arrays = [a for a in variant.arguments if isinstance(a, Array)]
+    inputs = [a for a in arrays if not a.written]
+    # Which of the ways to share arrays that the sizes allow.
+    way = st.none() | st.integers(0, len(inputs) - 1) if inputs else st.none()
+    drawn_launch = st.fixed_dictionaries(
         {
             "sizes": _sizes(template, variant, most_elements(arch, variant)),
             "data": st.sampled_from(_data_for(variant)),
             "container": st.sampled_from(containers),
-            "inplace": st.booleans() if inplace else st.just(False),
+            "inplace": way if any(a.inplace for a in arrays) else st.none(),
             # Each shape that is baked in is one more kernel to compile.
             "baked": st.integers(0, 3).map(lambda n: n == 3),
             "seed": st.integers(0, 2**31 - 1),
         }
     )
+
+    def launch(found: dict[str, Any]) -> dict[str, Any]:
+        ways = ways_to_share(arrays, found["sizes"])
+        turn = found["inplace"]
+        return found | {"inplace": ways[turn % len(ways)] if ways and turn is not None else False}
+
+    return drawn_launch.map(launch)
 
 
 def _data_for(variant: Variant) -> tuple[Data, ...]:
@@ -226,16 +237,19 @@ def full_launches(template: Template, variant: Variant, arch: str) -> list[dict[
     models, takes = (variant.problem, variant.schedule), "a tuple of dicts"
     given = [dict(n) for n in asked(template, "full_sizes()", (tuple, list), takes, *models)]
     arrays = [a for a in variant.arguments if isinstance(a, Array)]
-    may_share = any(a.inplace for a in arrays)
+    ways = [ways_to_share(arrays, sizes) for sizes in given]
     found: list[dict[str, Any]] = []
-    for number, data in enumerate(_FULL_DATA):
+    for number in range(max([len(_FULL_DATA), *(2 * len(own) for own in ways)])):
         most = _FEW_FULL_BYTES if number else MOST_FULL_BYTES
-        for sizes in given:
-            # What is computed twice shows only where it reads what it wrote.
-            launch = {"sizes": sizes, "data": data, "inplace": may_share and number % 2 == 1}
+        for sizes, own in zip(given, ways, strict=True):
             size = sum(math.prod(concrete_shape(a, sizes)) * a.dtype.bits // 8 for a in arrays)
-            if size <= most:
-                found.append(launch | {"seed": len(found), "container": "numpy", "baked": False})
+            if size > most:
+                continue
+            # What is computed twice shows only where it reads what it wrote.
+            shared = own[number // 2 % len(own)] if own and number % 2 else False
+            launch = {"sizes": sizes, "inplace": shared, "seed": len(found), "baked": False}
+            data = _FULL_DATA[number % len(_FULL_DATA)]
+            found.append(launch | {"data": data, "container": "numpy"})
     return found
 
 
@@ -316,13 +330,7 @@ def largest_launch(template: Template, variant: Variant, arch: str) -> dict[str,
 def _tried(template: Template, variant: Variant, limit: int) -> dict[str, list[int]]:
     """Return the sizes that are drawn of each symbol, from the smallest one on."""
     needed = symbols(variant.arguments)
-    with blamed(template, "sizes()"):
-        known = template.size_symbols(variant.problem)  # Those that are baked in too.
-        found = as_dict(template, "sizes()", template.sizes(variant.problem), "size", known)
-        given = {name: sorted(set(each)) for name, each in found.items()}
-    for name, sizes in given.items():
-        if not sizes or any(type(n) is not int or n < 0 for n in sizes):
-            raise TemplateError(template.name, f"sizes() must give {name} sizes; gives {sizes!r}")
+    given = tried_sizes(template, variant.problem)
     most = PLAIN_ELEMENTS ** (1 / max(1, len(needed)))
     plain = [n for n in PLAIN_SIZES if n <= most]
     return {name: [n for n in given.get(name, plain) if n <= limit] for name in needed}

@@ -30,6 +30,7 @@ from tikgen.errors import one_line
 from tikgen.machine.devices import core_arch
 from tikgen.template.base import Template
 from tikgen.template.catalogue import load_unchanged
+from tikgen.template.declared import tried_sizes
 from tikgen.untrusted import from_literal
 from tikgen.verification.check import Trial
 
@@ -91,10 +92,10 @@ def _drawn_sizes(
     problem = _problem_of(template, params)
     if number == 0:
         return template.middle_sizes(problem)
-    tried = template.sizes(problem)
+    tried = tried_sizes(template, problem)
     sizes = {}
     for symbol in template.size_symbols(problem):
-        options = [n for n in tried.get(symbol, (17,)) if n <= _MOST_SIZE] or [17]
+        options = [n for n in tried.get(symbol, [17]) if n <= _MOST_SIZE] or [17]
         sizes[symbol] = int(rng.choice(options))
     return sizes
 

@@ -210,8 +210,12 @@ class Runtime(Opened):
         for entries in (self.graphs, self.kernels):
             if name in entries:
                 return entries[name]
-        known = (*self.kernels, *self.graphs)
-        raise UnknownEntry(self._contents.path, "kernel or graph", name, known)
+        known, hint = (*self.kernels, *self.graphs), ""
+        if name in self.families:
+            kernels = ", ".join(kernel.name for kernel in self.families[name].kernels)
+            calls = f"runtime.families[{name!r}](...) launches the one that suits"
+            hint = f" It is the family of {kernels}: name one of them; in Python {calls}."
+        raise UnknownEntry(self._contents.path, "kernel or graph", name, known, hint)
 
     def __getattr__(self, name: str) -> Launchable:
         if name.startswith("_"):
