@@ -40,6 +40,7 @@ _GIVEN = {
     Mapping[str, Any] | None: {"dim": 2},
     Exception | str: ValueError("cause"),
     Iterable[str]: ("one", "other"),
+    tuple[str, ...]: ("one", "other"),
 }
 
 

@@ -123,7 +123,7 @@ def _export(job: dict[str, Any], at: dict[str, str]) -> list[str]:
 
 def _write_object(job: dict[str, Any], kernels: dict[str, Any], at: dict[str, str]) -> None:
     """Write the object file of a kernel, from the text that the engine direct-cpu compiles."""
-    from tikgen.aot.native.objects import OBJECT, kinds_of, object_of
+    from tikgen.aot.native.objects import OBJECT, kinds_of, object_of, use_of
 
     ((name, kernel),) = job["kernels"].items()
     at["kernel"] = name
@@ -131,7 +131,8 @@ def _write_object(job: dict[str, Any], kernels: dict[str, Any], at: dict[str, st
     at["kernel"] = ""
     target = Target(**{**job["native"], "needed": tuple(job["native"]["needed"])})
     try:
-        made = object_of(text, kinds_of(kernel["arguments"]), target, job["symbol"])
+        given = kernel["arguments"]
+        made = object_of(text, kinds_of(given), use_of(given), target, job["symbol"])
     except ValueError as error:
         raise NotNative(f"it {error}") from None
     (Path(job["folder"]) / OBJECT).write_bytes(made)

@@ -38,14 +38,37 @@ def kinds_of(arguments: Sequence[dict[str, Any]]) -> list[argument_struct.Kind]:
     ]
 
 
+def use_of(arguments: Sequence[dict[str, Any]]) -> argument_struct.ArrayUse | None:
+    """Return what a kernel does with its arrays, as a job describes them.
+
+    None is returned if two arrays may be the same, and have shapes that may differ: a call from C
+    compares their addresses and sizes.
+    """
+    arrays = {n: a for n, a in enumerate(arguments) if a["kind"] != "scalar"}
+    read = frozenset(n for n, array in arrays.items() if array.get("role", "in") == "in")
+    kinds, same = kinds_of(arguments), []
+    for one in arrays.keys() - read:
+        for other in read if arrays[one].get("inplace") else ():
+            if kinds[one] == kinds[other]:
+                if arrays[one]["shape"] != arrays[other]["shape"]:
+                    return None
+                same.append((one, other))
+    return argument_struct.ArrayUse(read, tuple(sorted(same)))
+
+
 def object_of(
-    text: str, kinds: Sequence[argument_struct.Kind], target: Target, symbol: str
+    text: str,
+    kinds: Sequence[argument_struct.Kind],
+    use: argument_struct.ArrayUse | None,
+    target: Target,
+    symbol: str,
 ) -> bytes:
     """Return the object file of a kernel.
 
     Args:
         text: the LLVM text that Taichi wrote.
         kinds: dtype and number of axes of each argument, workspace included.
+        use: what the kernel does with its arrays, if that is known.
         target: the processor.
         symbol: name of the function.
 
@@ -65,7 +88,7 @@ def object_of(
         raise ValueError(problem)
     size = bytes_used(text, direct_cpu.TEMPORARY_SIZE)
     run = f"define void @{llvm_text.RUN}(ptr "
-    translated = llvm_text.translated(text)
+    translated = llvm_text.translated(text, use=use, kinds=kinds)
     translated = translated.replace(run, f"define weak_odr hidden void @{symbol}(ptr ")
     translated += f"@{symbol}_temporaries = weak_odr hidden constant i64 {size}\n"
     return native.object_code_for(translated, target.triple, target.cpu, target.features)
