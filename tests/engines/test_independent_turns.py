@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 import tikgen
 from conftest import ARCH
 from some_cases import examples
-from tikgen.engines import llvm_text, native
+from tikgen.engines import native
 from tikgen.taichi.independent_turns import Array, Turns
 
+pytest_plugins = ["compiled_texts"]
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
 
 KNOWN = {
@@ -110,20 +111,6 @@ s = 0.0
 SHIFT = """\
 if j > 0:
                 y[1, i, j] = x[1, i, j - 1] + 1"""
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets each text that llvmlite compiles."""
-    found: list[str] = []
-    translated = llvm_text.translated
-
-    def noting(*args: Any) -> str:
-        found.append(translated(*args))
-        return found[-1]
-
-    monkeypatch.setattr(llvm_text, "translated", noting)
-    return found
 
 
 def expected(x: np.ndarray[Any, Any], y: np.ndarray[Any, Any], body: str) -> None:

@@ -10,8 +10,9 @@ import pytest
 
 import tikgen
 from conftest import ARCH
-from tikgen.engines import llvm_indices, llvm_reads, llvm_text, native
+from tikgen.engines import llvm_indices, llvm_reads, native
 
+pytest_plugins = ["compiled_texts"]
 on_cpu = pytest.mark.skipif(ARCH != "cpu", reason="the engine is for cpu")
 
 BODIES = {
@@ -54,20 +55,6 @@ def walk(x: ti.types.ndarray(dtype=ti.f64, ndim=2), y: ti.types.ndarray(dtype=ti
         for j in range(x.shape[1]):
             BODY
 """
-
-
-@pytest.fixture
-def texts(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list that gets each text that llvmlite compiles."""
-    found: list[str] = []
-    translated = llvm_text.translated
-
-    def noting(*args: Any) -> str:
-        found.append(translated(*args))
-        return found[-1]
-
-    monkeypatch.setattr(llvm_text, "translated", noting)
-    return found
 
 
 @on_cpu

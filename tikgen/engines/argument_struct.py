@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,6 +25,18 @@ class ArrayUse(NamedTuple):
 
     read: frozenset[int]
     same: tuple[tuple[int, int], ...]
+
+
+def array_use(kinds: Sequence[Kind], read: Collection[int], inplace: Collection[int]) -> ArrayUse:
+    """Return what a kernel does with its arrays.
+
+    Args:
+        kinds: dtype and number of axes of each argument.
+        read: slots of arrays that it only reads.
+        inplace: slots of arrays that may be the very same as one of those, of the same kind.
+    """
+    pairs = ((one, other) for one in sorted(inplace) for other in sorted(read))
+    return ArrayUse(frozenset(read), tuple((i, j) for i, j in pairs if kinds[i] == kinds[j]))
 
 
 _LLVM = {"f16": "half", "f32": "float", "f64": "double"}

@@ -12,6 +12,7 @@ import itertools
 import re
 from collections.abc import Collection, Iterator
 
+from tikgen.engines import llvm_reads
 from tikgen.taichi.loop_marks import COMMENT
 
 # What the names of functions end with that :func:`copies` makes.
@@ -21,9 +22,6 @@ _FUNCTION = re.compile(r"^define [^@]*@([\w.]+)\([^\n]*\{\n.*?^\}\n", re.MULTILI
 _HEAD = re.compile(r"^define [^\n]*(?=\{$)", re.MULTILINE)
 _LABEL = re.compile(r"([-$.\w]+):")
 _TARGET = re.compile(r"\blabel %([-$.\w]+)")
-# Addresses of arrays are invariant, and nothing is known of where they lead.
-_BASE = re.compile(r" *(%[\w.]+) = load ptr, ptr %[\w.]+, align \d+, !invariant\.load !\d+$")
-_DERIVED = re.compile(r" *(%[\w.]+) = (?:getelementptr [^%]*|bitcast )ptr (%[\w.]+)")
 _ACCESS = re.compile(
     r" *(?:%[\w.]+ = load|store) .*\bptr (%[\w.]+), align \d+(, !invariant\.load )?"
 )
@@ -92,10 +90,9 @@ def _elements(lines: list[str]) -> set[str]:
     """Return the names of addresses of elements, and of arrays, in a function."""
     found = set()
     for line in lines:
-        base, derived = _BASE.match(line), _DERIVED.match(line)
-        if base:
-            found.add(base[1])
-        elif derived and derived[2] in found:
+        if address := llvm_reads.ADDRESS.match(line):
+            found.add(address[1])
+        elif (derived := llvm_reads.DERIVED.match(line)) and derived[2] in found:
             found.add(derived[1])
     return found
 
@@ -150,26 +147,29 @@ def _innermost(block: int, following: list[set[int]]) -> tuple[int, set[int]]:
         block: the block.
         following: which blocks may follow each one.
     """
-    every = {(one, other) for one, others in enumerate(following) for other in others}
-    header, loop, edges = -1, set[int](), every
+    every, header, loop = following, -1, set[int]()
     while True:
-        inner = _reached(block, edges) & _reached(block, {(b, a) for a, b in edges})
+        preceding: list[set[int]] = [set() for _ in following]
+        for one, others in enumerate(following):
+            for other in others:
+                preceding[other].add(one)
+        inner = _reached(block, following) & _reached(block, preceding)
         if not inner:
             return header, loop
-        entered = {other for one, other in every if one not in inner and other in inner}
+        outside = (others for one, others in enumerate(every) if one not in inner)
+        entered = set().union(*outside) & inner
         if len(entered) != 1:
             return -1, set()
         header, loop = entered.pop(), inner
-        edges = {(a, b) for a, b in edges if a in loop and b in loop and b != header}
+        within = loop - {header}
+        following = [others & within if n in loop else set() for n, others in enumerate(following)]
 
 
-def _reached(block: int, edges: set[tuple[int, int]]) -> set[int]:
+def _reached(block: int, following: list[set[int]]) -> set[int]:
     """Return the blocks to which a way leads from a block."""
     found: set[int] = set()
-    left = [block]
+    left = {block}
     while left:
-        start = left.pop()
-        reached = {other for one, other in edges if one == start} - found
-        found |= reached
-        left += reached
+        left = set().union(*(following[one] for one in left)) - found
+        found |= left
     return found

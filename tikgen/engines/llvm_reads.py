@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Collection
 
-_FUNCTION = re.compile(r"^define [^\n]*\{\n.*?^\}\n", re.MULTILINE | re.DOTALL)
-# The place of an address among the arguments, and the address, which is invariant itself.
+# The place of an address among the arguments, the address, which is invariant itself, and one that
+# is made of it.
 _PLACE = re.compile(
     r" *(%[\w.]+) = getelementptr (?:inbounds )?\{.*\}, ptr %[\w.]+, i64 0, i32 (\d+), i32 1$"
 )
-_ADDRESS = re.compile(r" *(%[\w.]+) = load ptr, ptr (%[\w.]+), align \d+, !invariant\.load !\d+$")
-_DERIVED = re.compile(r" *(%[\w.]+) = (?:getelementptr [^%]*|bitcast )ptr (%[\w.]+)(?=[ ,])")
+ADDRESS = re.compile(r" *(%[\w.]+) = load ptr, ptr (%[\w.]+), align \d+, !invariant\.load !\d+$")
+DERIVED = re.compile(r" *(%[\w.]+) = (?:getelementptr [^%]*|bitcast )ptr (%[\w.]+)(?=[ ,])")
 _LOAD = re.compile(r" *%[\w.]+ = load [^%]*, ptr (%[\w.]+), align \d+$")
 _NAME = re.compile(r"%[\w.]+")
 # The note differs from that of arguments, whose values are known to be small.
@@ -39,9 +39,9 @@ def noted(text: str, read: Collection[int]) -> str:
             places, arrays = {}, {}
         elif found := _PLACE.match(line):
             places[found[1]] = int(found[2])
-        elif (found := _ADDRESS.match(line)) and found[2] in places:
+        elif (found := ADDRESS.match(line)) and found[2] in places:
             arrays[found[1]] = places[found[2]]
-        elif (found := _DERIVED.match(line)) and found[2] in arrays:
+        elif (found := DERIVED.match(line)) and found[2] in arrays:
             arrays[found[1]] = arrays[found[2]]
         elif (found := _LOAD.match(line)) and found[1] in arrays:
             loads.get(arrays[found[1]], set()).add(at)

@@ -6,10 +6,11 @@ import functools
 import hashlib
 import time
 import weakref
+from collections.abc import Sequence
 
 from tikgen import engines
 from tikgen.engines import code_store
-from tikgen.engines.argument_struct import ArrayUse
+from tikgen.engines.argument_struct import ArrayUse, Kind, array_use
 from tikgen.engines.code_store import Stored
 from tikgen.errors import EngineUnavailable
 from tikgen.pipeline import events
@@ -49,7 +50,7 @@ class MachineCode:
             for a in every
             if isinstance(a, Array | Scalar)
         ]
-        self._use = _use_of(loaded.signature)
+        self._use = _use_of(loaded.signature, self._kinds)
         self._key = self._text = ""
         self._cache = "store"
         self.stored: Stored | None = None
@@ -161,11 +162,8 @@ def why_not(loaded: Loaded, name: str) -> str:
     return "a return value needs Taichi" if kernels.returns_value(loaded.function) else ""
 
 
-def _use_of(signature: Signature) -> ArrayUse:
+def _use_of(signature: Signature, kinds: Sequence[Kind]) -> ArrayUse:
     """Return what a kernel does with its arrays."""
-    checks = {n: check for n, check in enumerate(signature.checks) if check is not None}
-    arrays = {n: check for n, check in checks.items() if not check.is_scalar}
-    return ArrayUse(
-        read=frozenset(n for n, check in arrays.items() if not check.written),
-        same=tuple((i, j) for i, j in signature.apart if arrays[i].may_be(arrays[j])),
-    )
+    arrays = {n: a for n, a in enumerate(signature.arguments) if isinstance(a, Array)}
+    read = {n for n, array in arrays.items() if not array.written}
+    return array_use(kinds, read, {n for n in arrays.keys() - read if arrays[n].inplace})

@@ -80,7 +80,7 @@ class Turns:
         if not isinstance(turn, ast.Name) or turn.id in trees.stored(loop.body):
             return None
         nodes = [node for statement in loop.body for node in ast.walk(statement)]
-        is_known = not self._has_aliases and not self._uses_whole(loop.body)
+        is_known = not self._has_aliases and not self._whole(nodes)
         if not is_known or not all(map(self._is_plain, nodes)):
             return None
         elements = [
@@ -110,32 +110,24 @@ class Turns:
     def _may_rename(self, tree: ast.AST) -> bool:
         """Return whether a variable may be another name of an array, or of an element."""
         nodes = list(ast.walk(tree))
-        plain = {id(n.iter) for n in nodes if isinstance(n, ast.For)}
+        known = {id(node.iter) for node in nodes if isinstance(node, ast.For)}
         for node in nodes:
-            if isinstance(node, ast.Subscript) or _is_shape(node):
-                plain.add(id(node.value))
-            elif isinstance(node, ast.Call):
+            if isinstance(node, ast.Call):
                 called = trees.called(node, self._names)
                 if called is ti.grouped or getattr(called, "_is_taichi_function", False):
-                    plain.update(map(id, node.args))
+                    known.update(map(id, node.args))
                 is_known = called is not None or trees.is_pure(node, self._names)
                 if called is ti.static or not is_known:
                     parts = (each for each in ast.walk(node) if isinstance(each, ast.Subscript))
                     if any(getattr(each.value, "id", "") in self._arrays for each in parts):
                         return True
-        return any(
-            isinstance(node, ast.Name) and node.id in self._arrays and id(node) not in plain
-            for node in nodes
-        )
+        return any(id(node) not in known for node in self._whole(nodes))
 
-    def _uses_whole(self, body: Sequence[ast.AST]) -> bool:
-        """Return whether code uses an array otherwise than by its elements and its shape."""
-        nodes = [node for each in body for node in ast.walk(each)]
+    def _whole(self, nodes: Sequence[ast.AST]) -> list[ast.Name]:
+        """Return where arrays are used otherwise than by their elements and their shapes."""
         owners = {id(n.value) for n in nodes if isinstance(n, ast.Subscript) or _is_shape(n)}
-        return any(
-            isinstance(node, ast.Name) and node.id in self._arrays and id(node) not in owners
-            for node in nodes
-        )
+        names = (node for node in nodes if isinstance(node, ast.Name))
+        return [name for name in names if name.id in self._arrays and id(name) not in owners]
 
     def _is_plain(self, node: ast.AST) -> bool:
         """Return whether a node changes nothing but variables and elements of the arrays."""

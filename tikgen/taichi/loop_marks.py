@@ -84,8 +84,7 @@ def insert(
     marks: list[list[int]] = [[_ANYWHERE]] * len(loops)
     if arrays is not None:
         turns = Turns(tree, arrays, names)
-        slots = {name: array.slot for name, array in arrays.items()}
-        marks = [[number, *_known(turns, loop, slots)] for number, loop in enumerate(loops)]
+        marks = [[number, *_known(turns, loop, arrays)] for number, loop in enumerate(loops)]
     names[_NAME] = _mark
     for loop, mark in zip(loops, marks, strict=True):
         loop.body[:0] = _call(mark, loop)
@@ -105,12 +104,12 @@ def noted(text: str) -> str | None:
     return None if re.search(_AT, text) else text
 
 
-def _known(turns: Turns, loop: ast.For | ast.While, slots: Mapping[str, int]) -> list[int]:
+def _known(turns: Turns, loop: ast.For | ast.While, arrays: Mapping[str, Array]) -> list[int]:
     """Return what a mark says of the turns of a loop."""
     pairs = turns.conditions(loop) if isinstance(loop, ast.For) else None
     if pairs is None or len(pairs) > _MOST_PAIRS:
         return []
-    return [1, *(slots[name] for pair in sorted(pairs) for name in pair)]
+    return [1, *(arrays[name].slot for pair in sorted(pairs) for name in pair)]
 
 
 def _call(numbers: list[int], place: ast.stmt) -> list[ast.stmt]:

@@ -45,15 +45,11 @@ def use_of(arguments: Sequence[dict[str, Any]]) -> argument_struct.ArrayUse | No
     compares their addresses and sizes.
     """
     arrays = {n: a for n, a in enumerate(arguments) if a["kind"] != "scalar"}
-    read = frozenset(n for n, array in arrays.items() if array.get("role", "in") == "in")
-    kinds, same = kinds_of(arguments), []
-    for one in arrays.keys() - read:
-        for other in read if arrays[one].get("inplace") else ():
-            if kinds[one] == kinds[other]:
-                if arrays[one]["shape"] != arrays[other]["shape"]:
-                    return None
-                same.append((one, other))
-    return argument_struct.ArrayUse(read, tuple(sorted(same)))
+    read = {n for n, array in arrays.items() if array.get("role", "in") == "in"}
+    inplace = {n for n in arrays.keys() - read if arrays[n].get("inplace")}
+    use = argument_struct.array_use(kinds_of(arguments), read, inplace)
+    are_alike = all(arrays[i]["shape"] == arrays[j]["shape"] for i, j in use.same)
+    return use if are_alike else None
 
 
 def object_of(
